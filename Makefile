@@ -1,0 +1,69 @@
+# Every target here is what CI runs (.ci/run); `make help` lists them.
+#
+# Flags are Go's defaults plus -race for tests, so that the build cache is
+# filled once and shared by build, vet, lint and demo.
+
+FUZZTIME  ?= 30s
+# Two packages at a time: some start servers of their own and measure time-outs.
+TESTFLAGS ?= -race -shuffle=on -timeout=10m -p=2
+
+GOLANGCI_VERSION := v2.15.0
+GOLANGCI         := .bin/golangci-lint-$(GOLANGCI_VERSION)
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## List these targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: ## Start the gateway with a sandbox vendor, play the story, keep serving
+	go run ./cmd/gateway demo
+
+.PHONY: build
+build: ## Build the binary: .bin/gateway
+	go build -o .bin/gateway ./cmd/gateway
+
+.PHONY: test
+test: redis-server ## Run every test with the race detector
+	go test $(TESTFLAGS) ./...
+
+.PHONY: cover
+cover: redis-server ## Run every test and print the coverage of each function
+	go test $(TESTFLAGS) -coverpkg=./... -coverprofile=.bin/cover.out ./...
+	go tool cover -func=.bin/cover.out
+
+.PHONY: fuzz
+fuzz: ## Run every fuzz target for FUZZTIME (30s) each
+	scripts/fuzz.sh $(FUZZTIME)
+
+.PHONY: lint
+lint: lint-go lint-mod lint-openapi ## Run every linter
+
+.PHONY: lint-go
+lint-go: $(GOLANGCI) ## gofmt, go vet, golangci-lint
+	@unformatted=$$(gofmt -l cmd internal) && \
+	if [ -n "$$unformatted" ]; then echo "run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
+	go vet ./...
+	$(GOLANGCI) run ./...
+
+.PHONY: lint-mod
+lint-mod: ## go.mod and go.sum say exactly what the code needs
+	go mod tidy -diff
+
+.PHONY: lint-openapi
+lint-openapi: ## Lint openapi.yaml
+	scripts/lint-openapi.sh openapi.yaml
+
+.PHONY: clean
+clean: ## Remove what the other targets built
+	rm -rf .bin
+
+.PHONY: redis-server
+redis-server:
+	@scripts/need.sh redis-server redis-server
+
+# The name carries the version, so another version is another file to build.
+$(GOLANGCI):
+	GOBIN=$(CURDIR)/.bin/new go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
+	mv .bin/new/golangci-lint $@
