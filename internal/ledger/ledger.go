@@ -122,9 +122,9 @@ type Put struct {
 	Expires time.Time
 }
 
-// Add adds Delta to the counter at Key, which starts at zero; counters are
-// kept in whole seconds of expiry like values, but have no version, so two
-// adds never conflict.
+// Add adds Delta to the counter at Key, which starts at zero. A counter expires
+// like a value, but has no version, so two adds never conflict. A Read returns
+// a counter as its value in decimal digits, with a zero Version.
 type Add struct {
 	Key     Key
 	Delta   int64
