@@ -1,0 +1,87 @@
+package redistest_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"holdfast.dev/gateway/internal/redistest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestStopAndStartKeepPortAndData(t *testing.T) {
+	s := redistest.Start(t, redistest.Durable()...)
+	addr := s.Addr()
+	do(t, s, "SET", "k", "v")
+
+	require.NoError(t, s.Stop())
+	_, err := s.Do(t.Context(), "PING")
+	require.Error(t, err, "a stopped server must not answer")
+	require.NoError(t, s.Stop(), "stopping twice is no error")
+
+	require.NoError(t, s.Start())
+	require.Equal(t, addr, s.Addr())
+	require.Equal(t, "v", do(t, s, "GET", "k"))
+	require.Error(t, s.Start(), "a running server cannot be started")
+}
+
+func TestKillLosesWhatWasNotPersisted(t *testing.T) {
+	s := redistest.Start(t)
+	do(t, s, "SET", "k", "v")
+	require.NoError(t, s.Kill())
+	require.NoError(t, s.Start())
+	require.Equal(t, "", do(t, s, "GET", "k"))
+}
+
+func TestPausedServerAnswersAfterResume(t *testing.T) {
+	s := redistest.Start(t)
+	require.NoError(t, s.Pause())
+
+	answered := make(chan error, 1)
+	go func() {
+		_, err := s.Do(context.Background(), "PING")
+		answered <- err
+	}()
+	select {
+	case err := <-answered:
+		t.Fatalf("a paused server answered: %v", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	require.NoError(t, s.Resume())
+	require.NoError(t, <-answered)
+}
+
+func TestStopWakesAPausedServer(t *testing.T) {
+	s := redistest.Start(t)
+	require.NoError(t, s.Pause())
+	require.NoError(t, s.Stop())
+}
+
+func TestFlush(t *testing.T) {
+	s := redistest.Start(t)
+	do(t, s, "SET", "k", "v")
+	require.NoError(t, s.Flush())
+	require.Equal(t, "0", do(t, s, "DBSIZE"))
+}
+
+func TestBadConfigurationIsReported(t *testing.T) {
+	_, err := redistest.Launch(t.TempDir(), "no-such-directive 1")
+	require.ErrorContains(t, err, "it ended")
+}
+
+func TestMissingServerIsReported(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	_, err := redistest.Launch(t.TempDir())
+	require.ErrorContains(t, err, "redis-server is not installed")
+}
+
+func do(t *testing.T, s *redistest.Server, args ...string) string {
+	t.Helper()
+	reply, err := s.Do(t.Context(), args...)
+	require.NoError(t, err)
+	return reply
+}
