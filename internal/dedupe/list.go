@@ -32,6 +32,20 @@ func (c *Claims) Get(ctx context.Context, scope ledger.Scope, id ActionID) (Foun
 	return c.found(snap, id)
 }
 
+// Request returns the sealed request of an unsettled action, or ErrNotFound.
+func (c *Claims) Request(ctx context.Context, scope ledger.Scope, id ActionID) ([]byte, error) {
+	key := actionKey(ledger.Request, id)
+	snap, err := c.store.Read(ctx, scope, ledger.Fetch{Key: key})
+	if err != nil {
+		return nil, fmt.Errorf("read request: %w", err)
+	}
+	v, ok := snap.Get(key)
+	if !ok {
+		return nil, ErrNotFound
+	}
+	return v.Data, nil
+}
+
 func (c *Claims) found(snap ledger.Snapshot, id ActionID) (Found, error) {
 	cur, ok, err := recordIn(snap, id)
 	if err != nil {

@@ -1,0 +1,56 @@
+package actions
+
+import (
+	"errors"
+	"sync"
+
+	"github.com/sony/gobreaker/v2"
+)
+
+// breakers keeps one circuit breaker per connection. An open breaker answers
+// not_sent; it is asked after the claim, so it never stands before a replay.
+type breakers struct {
+	mu   sync.Mutex
+	byID map[string]*gobreaker.TwoStepCircuitBreaker[struct{}]
+}
+
+// maxBreakers bounds the memory of connections that come and go. Past it the
+// breakers start over, which costs a failing vendor a few more tries.
+const maxBreakers = 20_000
+
+// tripAfter is how many failures in a row open a breaker.
+const tripAfter = 8
+
+var (
+	errVendorFailing = errors.New("vendor failing")
+	errNoVerdict     = errors.New("nothing learned about the vendor")
+)
+
+func newBreakers() *breakers {
+	return &breakers{byID: make(map[string]*gobreaker.TwoStepCircuitBreaker[struct{}])}
+}
+
+// allow asks a connection's breaker. The function it returns must be called
+// once, with what the call told about the vendor.
+func (b *breakers) allow(connectionID string) (func(error), error) {
+	b.mu.Lock()
+	cb, ok := b.byID[connectionID]
+	if !ok {
+		if len(b.byID) >= maxBreakers {
+			clear(b.byID)
+		}
+		cb = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
+			MaxRequests: 1, // half-open: one probe
+			Timeout:     breakerRest,
+			ReadyToTrip: func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= tripAfter },
+			IsExcluded:  func(err error) bool { return errors.Is(err, errNoVerdict) },
+		})
+		b.byID[connectionID] = cb
+	}
+	b.mu.Unlock()
+	report, err := cb.Allow()
+	if err != nil {
+		return nil, err
+	}
+	return report, nil
+}

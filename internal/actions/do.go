@@ -1,0 +1,222 @@
+package actions
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"holdfast.dev/gateway/internal/audit"
+	"holdfast.dev/gateway/internal/dedupe"
+	"holdfast.dev/gateway/internal/ledger"
+)
+
+// guardTries bounds how often a claim is made again because the connection was
+// changed under it.
+const guardTries = 4
+
+// Do runs a write, or answers for one that was run before. The error is an
+// *Error. A caller that goes away changes nothing for a write that was claimed.
+func (s *Service) Do(ctx context.Context, req Request) (Reply, error) {
+	if !s.begin() {
+		return Reply{}, fail(Draining, "this gateway is shutting down; nothing was sent, repeat the request and another one answers").after(time.Second)
+	}
+	defer s.running.Done()
+	ctx, span := s.tracer.Start(ctx, "do")
+	defer span.End()
+
+	started := time.Now()
+	reply, e := s.do(ctx, req)
+	s.logDo(ctx, req, reply, e, time.Since(started))
+	if e != nil {
+		return Reply{}, e
+	}
+	return reply, nil
+}
+
+func (s *Service) do(ctx context.Context, req Request) (Reply, *Error) {
+	until := time.Time{}
+	if req.Wait > 0 {
+		until = time.Now().Add(req.Wait)
+	}
+	for {
+		w, claimed, e := s.claim(ctx, req)
+		if e != nil {
+			return Reply{}, e
+		}
+		if claimed.Verdict == dedupe.Busy && time.Now().Before(until) && !req.DryRun {
+			if s.awaitSettled(ctx, req.Principal.Scope, claimed.Record.ID, until) {
+				continue // its answer is there: claim once more to be given it
+			}
+		}
+		return s.answerClaim(ctx, w, claimed)
+	}
+}
+
+// claim identifies, prepares and claims. It is made again if the connection
+// changes between the reading of it and the claim: a paused, deleted or changed
+// connection is never claimed on.
+func (s *Service) claim(ctx context.Context, req Request) (*write, dedupe.Claimed, *Error) {
+	for range guardTries {
+		w, e := s.identify(ctx, req)
+		if e != nil {
+			return nil, dedupe.Claimed{}, s.deny(ctx, req, e)
+		}
+		s.prepare(ctx, w)
+		claimed, err := s.claimOnce(ctx, w)
+		if errors.Is(err, dedupe.ErrGuard) {
+			continue
+		}
+		if err != nil {
+			return nil, claimed, s.claimFailure(err)
+		}
+		s.metrics.claims.WithLabelValues(string(claimed.Verdict)).Inc()
+		if claimed.Verdict == dedupe.WouldAcquire && !req.DryRun {
+			return nil, claimed, s.deny(ctx, req, w.refusal)
+		}
+		return w, claimed, nil
+	}
+	return nil, dedupe.Claimed{}, fail(StoreUnavailable, "the connection is being changed; nothing was sent, repeat the request").after(time.Second)
+}
+
+func (s *Service) claimOnce(ctx context.Context, w *write) (dedupe.Claimed, error) {
+	ctx, span := s.tracer.Start(ctx, "claim")
+	defer span.End()
+	w.issued = s.boot()
+	// Once the claim is on its way it is carried to its end: a caller that hangs
+	// up in the middle must not leave the gateway in doubt about its own claim.
+	return s.claims.Claim(context.WithoutCancel(ctx), dedupe.Claim{
+		Scope:    w.req.Principal.Scope,
+		Identity: w.ident.Identity, Fingerprint: w.ident.Fingerprint, Source: w.ident.Source,
+		KeyID: w.req.Principal.KeyID, RequestID: w.req.RequestID,
+		ID: w.id, Owner: w.owner,
+		Draft: s.draft(ctx, w),
+		Guard: []ledger.Expect{{
+			Key: ledger.Key{Kind: ledger.Connection, ID: w.conn.Name}, Version: w.conn.Version,
+		}},
+		MayAcquire: w.refusal == nil, DryRun: w.req.DryRun,
+		RetryRefused: w.req.RetryRefused, AllowDuplicate: w.req.AllowDuplicate,
+		Scribe: s.scribe(ctx, w.req),
+	})
+}
+
+// claimFailure words a claim that could not be made. Nothing was sent.
+func (s *Service) claimFailure(err error) *Error {
+	s.metrics.claims.WithLabelValues("store_error").Inc()
+	var uncertain *dedupe.UncertainError
+	if errors.As(err, &uncertain) {
+		s.abandon(uncertain.Abandon)
+	}
+	var e *Error
+	if errors.As(err, &e) { // a draft that could not be made
+		return e
+	}
+	return storeFailure(err)
+}
+
+func storeFailure(err error) *Error {
+	if errors.Is(err, dedupe.ErrUnreadable) || errors.Is(err, ledger.ErrCorrupt) {
+		return fail(AnswerUnreadable, "what is stored about this write cannot be read; it was not sent again, and an operator has to look").cause(err)
+	}
+	return fail(StoreUnavailable, "the store did not confirm the claim, so nothing was sent; repeat the same request").after(time.Second).cause(err)
+}
+
+// deny records that an authenticated caller was refused before a claim. If the
+// row cannot be written the caller is told about the store instead: no row, no
+// answer.
+func (s *Service) deny(ctx context.Context, req Request, e *Error) *Error {
+	if e.Code == StoreUnavailable || e.Code == AnswerUnreadable {
+		return e
+	}
+	row := s.baseRow(ctx, req)
+	row.Event, row.At, row.Reason = audit.Denied, s.claims.Now(), string(e.Code)
+	if err := s.journal.Append(context.WithoutCancel(ctx), req.Principal.Scope, row); err != nil {
+		return storeFailure(err)
+	}
+	return e
+}
+
+// answerClaim turns a verdict into what the caller is told.
+func (s *Service) answerClaim(ctx context.Context, w *write, c dedupe.Claimed) (Reply, *Error) {
+	if w.req.DryRun {
+		return s.answerDryRun(w, c)
+	}
+	switch c.Verdict {
+	case dedupe.Acquired:
+		return s.run(ctx, w, c)
+	case dedupe.Replayed:
+		return s.settled(outcome{Record: c.Record, Answer: c.Answer, Replayed: true, Replays: c.Replays})
+	case dedupe.Busy:
+		return Reply{}, fail(InFlight, "this very write is running right now; wait, then repeat the same request to get its answer").
+			after(busyHint(c)).about(c.Record)
+	case dedupe.OnHold:
+		return s.settled(outcome{Record: c.Record, Replayed: true, Check: s.checkOf(ctx, w.req.Principal.Scope, c.Record)})
+	case dedupe.KeyReused:
+		return Reply{}, fail(KeyReused, "this idempotency_key was used for a different request; nothing was sent. Use a new key for a new write, or send the first request unchanged").
+			about(c.Record)
+	case dedupe.Twin:
+		e := fail(TwinUnsettled, "an identical write under another idempotency_key has not been settled; nothing was sent. Find out about that one first: repeating under new keys would do it twice").
+			about(c.Record)
+		e.Check = s.checkOf(ctx, w.req.Principal.Scope, c.Record)
+		return Reply{}, e
+	default:
+		return Reply{}, fail(Internal, "the claim came to no verdict; nothing was sent")
+	}
+}
+
+var wouldNames = map[dedupe.Verdict]string{
+	dedupe.WouldAcquire: "execute", dedupe.Replayed: "replay", dedupe.Busy: "in_flight",
+	dedupe.OnHold: "held", dedupe.KeyReused: "key_reused", dedupe.Twin: "held",
+}
+
+func (s *Service) answerDryRun(w *write, c dedupe.Claimed) (Reply, *Error) {
+	if c.Verdict == dedupe.WouldAcquire && w.refusal != nil {
+		return Reply{}, w.refusal
+	}
+	would := wouldNames[c.Verdict]
+	if c.Verdict == dedupe.Replayed && c.Record.State == dedupe.Refused {
+		would = "refused"
+	}
+	return Reply{Would: would, Record: c.Record}, nil
+}
+
+// Bounds of Retry-After in the contract.
+const (
+	minHint = time.Second
+	maxHint = 300 * time.Second
+)
+
+func clampHint(d time.Duration) time.Duration { return min(max(d, minHint), maxHint) }
+
+// busyHint grows with the age of the running write and never passes its lease.
+func busyHint(c dedupe.Claimed) time.Duration {
+	left := c.Record.LeaseEnd.Sub(c.Now)
+	return clampHint(min(c.Now.Sub(c.Record.Created), left))
+}
+
+// pollEvery is how often a waiting duplicate looks for the answer. It reads
+// only, and leaves no rows.
+const pollEvery = 100 * time.Millisecond
+
+// awaitSettled waits until an action is no longer in flight. False if the time
+// is up, the caller is gone or the store does not answer.
+func (s *Service) awaitSettled(ctx context.Context, scope ledger.Scope, id dedupe.ActionID, until time.Time) bool {
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for time.Now().Before(until) {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-s.base.Done():
+			return false
+		case <-tick.C:
+		}
+		found, err := s.claims.Get(ctx, scope, id)
+		if err != nil && !errors.Is(err, dedupe.ErrNotFound) {
+			return false
+		}
+		if err != nil || found.Record.State != dedupe.InFlight || !found.Now.Before(found.Record.LeaseEnd) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,64 @@
+package actions
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"holdfast.dev/gateway/internal/dedupe"
+)
+
+// Metrics are the counters of the path of a write. Labels come from fixed sets:
+// verdicts, outcomes and the connectors that are loaded, never from callers.
+type Metrics struct {
+	claims      *prometheus.CounterVec
+	outcomes    *prometheus.CounterVec
+	vendor      *prometheus.HistogramVec
+	leaseLost   prometheus.Counter
+	lateAnswers prometheus.Counter
+	resolved    prometheus.Counter
+	swept       prometheus.Counter
+}
+
+// NewMetrics registers the metrics; every series with a fixed label is present
+// from zero.
+func NewMetrics(r prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		claims: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "holdfast_claims_total", Help: "Claims by verdict.",
+		}, []string{"verdict"}),
+		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "holdfast_outcomes_total", Help: "Vendor calls by connector and outcome.",
+		}, []string{"connector", "outcome"}),
+		vendor: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "holdfast_vendor_duration_seconds", Help: "Time of vendor calls.",
+			Buckets: []float64{.005, .02, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300},
+		}, []string{"connector"}),
+		leaseLost:   counter("holdfast_lease_lost_total", "Leases lost by a running call."),
+		lateAnswers: counter("holdfast_late_answers_total", "Vendor answers that came after a resolution and changed nothing."),
+		resolved:    counter("holdfast_resolved_total", "Held writes resolved by an operator."),
+		swept:       counter("holdfast_swept_total", "Writes held or lapsed because of the clock."),
+	}
+	for _, v := range []dedupe.Verdict{dedupe.Acquired, dedupe.Replayed, dedupe.Busy, dedupe.OnHold, dedupe.KeyReused, dedupe.Twin, dedupe.WouldAcquire} {
+		m.claims.WithLabelValues(string(v))
+	}
+	m.claims.WithLabelValues("store_error")
+	r.MustRegister(m.claims, m.outcomes, m.vendor, m.leaseLost, m.lateAnswers, m.resolved, m.swept)
+	return m
+}
+
+// Connectors makes the series of loaded connectors present from zero.
+func (m *Metrics) Connectors(names ...string) {
+	for _, name := range names {
+		for _, outcome := range []string{"succeeded", "refused", "retryable", "unknown", "not_sent"} {
+			m.outcomes.WithLabelValues(name, outcome)
+		}
+		m.vendor.WithLabelValues(name)
+	}
+}
+
+func (m *Metrics) outcome(connector, outcome string) {
+	m.outcomes.WithLabelValues(connector, outcome).Inc()
+}
+
+func counter(name, help string) prometheus.Counter {
+	return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+}

@@ -1,0 +1,209 @@
+package actions
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"holdfast.dev/gateway/internal/dedupe"
+)
+
+// owner is the one call that may send an acquired write: it keeps the lease,
+// sends at most once and stores what came of it. It outlives its caller.
+type owner struct {
+	s      *Service
+	w      *write
+	scribe dedupe.Scribe
+
+	mu     sync.Mutex // guards handle: a renewal and a settle never overlap
+	handle *dedupe.Handle
+
+	clock     sync.Mutex
+	issued    time.Duration // boot clock when the claim was issued
+	confirmed time.Duration // boot clock when the last confirmed claim or renewal was issued
+}
+
+// done is what a caller is told as soon as it can be told anything true.
+type done struct {
+	reply Reply
+	err   *Error
+}
+
+// run sends an acquired write and waits for its end, or for the caller to go.
+func (s *Service) run(ctx context.Context, w *write, c dedupe.Claimed) (Reply, *Error) {
+	o := &owner{s: s, w: w, handle: c.Handle, scribe: s.scribe(ctx, w.req), issued: w.issued, confirmed: w.issued}
+	told := make(chan done, 1)
+	s.running.Add(1) // under the caller's own place, so Close cannot be past it
+	go func() {
+		defer s.running.Done()
+		o.carry(context.WithoutCancel(ctx), told)
+	}()
+	select {
+	case d := <-told:
+		return d.reply, d.err
+	case <-ctx.Done():
+		// Nobody is there to read this; the write goes on.
+		return Reply{}, fail(InFlight, "the caller went away; the write goes on, and repeating the request gets its answer").
+			after(minHint).about(c.Record)
+	}
+}
+
+// carry takes the write from the claim to its stored end. ctx carries the
+// caller's trace; the service's own end cuts it.
+func (o *owner) carry(ctx context.Context, told chan<- done) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(o.s.base, cancel)()
+
+	renewing, stopRenewing := context.WithCancel(ctx)
+	var renewer sync.WaitGroup
+	renewer.Go(func() { o.keepLease(renewing) })
+
+	f := o.perform(ctx)
+	o.settle(ctx, f, told)
+
+	stopRenewing()
+	renewer.Wait()
+}
+
+// permit is asked right before the first byte: a claim that is too old may have
+// lapsed and been settled by somebody else, so a sender that was held up must
+// not send. Both bounds are on the boot clock, which a suspended process cannot
+// hold back.
+func (o *owner) permit() error {
+	lease := o.s.claims.Lease()
+	now := o.s.boot()
+	o.clock.Lock()
+	defer o.clock.Unlock()
+	if now-o.issued >= lease || now-o.confirmed >= lease*2/3 {
+		return errTooLate
+	}
+	return nil
+}
+
+var errTooLate = errors.New("the claim is too old to send under")
+
+// keepLease renews the lease every third of it until ctx ends. A renewal that
+// fails is tried again sooner; a lease that was lost is not renewed any more,
+// and the call goes on.
+func (o *owner) keepLease(ctx context.Context) {
+	every := o.s.claims.Lease() / 3
+	wait := every
+	for {
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+		at := o.s.boot()
+		o.mu.Lock()
+		err := ctx.Err()
+		if err == nil {
+			err = o.s.claims.Renew(ctx, o.handle)
+		}
+		o.mu.Unlock()
+		switch {
+		case err == nil:
+			o.clock.Lock()
+			o.confirmed = at
+			o.clock.Unlock()
+			wait = every
+		case errors.Is(err, dedupe.ErrLeaseLost):
+			o.s.metrics.leaseLost.Inc()
+			o.s.log.WarnContext(ctx, "lease lost; the call goes on", "action_id", o.w.id.String())
+			return
+		default:
+			wait = every / 4
+		}
+	}
+}
+
+// Back-off of a settle that the store would not take.
+const (
+	settleFirst = 50 * time.Millisecond
+	settleMost  = 2 * time.Second
+)
+
+// settle stores what was found until the store takes it. If the first try
+// fails, the caller is told what can truthfully be told without the store.
+func (o *owner) settle(ctx context.Context, f finding, told chan<- done) {
+	ctx, span := o.s.tracer.Start(context.WithoutCancel(ctx), "settle")
+	defer span.End()
+	f.settlement.Scribe = o.scribe
+	wait := settleFirst
+	for {
+		o.mu.Lock()
+		rec, err := o.s.claims.Settle(ctx, o.handle, f.settlement)
+		o.mu.Unlock()
+		if err == nil || isFinal(err) {
+			o.finish(ctx, f, rec, err, told)
+			return
+		}
+		o.s.log.WarnContext(ctx, "outcome not stored yet", "action_id", o.w.id.String(), "error", err)
+		o.tell(told, f.unsaved(o.handle.Record))
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-o.s.base.Done():
+			timer.Stop()
+			o.lastTry(ctx, f)
+			return
+		}
+		wait = min(wait*2, settleMost)
+	}
+}
+
+// lastTry is made when the drain's patience has ended. If it fails too, the
+// lease lapses and the write is held.
+func (o *owner) lastTry(ctx context.Context, f finding) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if _, err := o.s.claims.Settle(ctx, o.handle, f.settlement); err != nil {
+		o.s.log.ErrorContext(ctx, "outcome not stored; the write becomes held when its lease lapses",
+			"action_id", o.w.id.String(), "outcome", f.settlement.State.String())
+	}
+}
+
+// isFinal says that repeating a settle cannot change anything.
+func isFinal(err error) bool {
+	return errors.Is(err, dedupe.ErrLate) || errors.Is(err, dedupe.ErrNotOwner) ||
+		errors.Is(err, dedupe.ErrNotFound) || errors.Is(err, dedupe.ErrUnreadable)
+}
+
+func (o *owner) finish(ctx context.Context, f finding, rec *dedupe.Record, err error, told chan<- done) {
+	o.s.metrics.outcome(o.w.spec.Name, f.word())
+	if err != nil {
+		o.late(ctx, f, rec, err, told)
+		return
+	}
+	out := outcome{Record: rec, Answer: f.settlement.Answer, Release: f.release}
+	if rec.State == dedupe.Held {
+		out.Check = o.s.describeCheck(ctx, o.w.connector, o.w.op, rec)
+	}
+	reply, e := o.s.settled(out)
+	o.tell(told, done{reply, e})
+}
+
+// late answers a caller whose write was settled by somebody else meanwhile, or
+// whose record is gone. What this call learned changed nothing.
+func (o *owner) late(ctx context.Context, f finding, rec *dedupe.Record, err error, told chan<- done) {
+	o.s.metrics.lateAnswers.Inc()
+	o.s.log.WarnContext(ctx, "late answer changed nothing", "action_id", o.w.id.String(), "outcome", f.settlement.State.String(), "error", err)
+	e := fail(OutcomeUnknown, "this write was settled by an operator or a check before the vendor's answer came; get the action to see how it stands. Do not send it again").
+		next(GetAction).about(rec).cause(err)
+	if rec == nil {
+		e = fail(AnswerUnreadable, "what is stored about this write cannot be read or is gone; do not send it again, and ask an operator to look").cause(err)
+	}
+	o.tell(told, done{err: e})
+}
+
+// tell gives the caller its answer; only the first one counts.
+func (o *owner) tell(told chan<- done, d done) {
+	select {
+	case told <- d:
+	default:
+	}
+}

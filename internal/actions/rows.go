@@ -1,0 +1,103 @@
+package actions
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"holdfast.dev/gateway/internal/audit"
+	"holdfast.dev/gateway/internal/dedupe"
+)
+
+// baseRow begins the audit row of a `do`: who asked, for what, by which request.
+func (s *Service) baseRow(ctx context.Context, req Request) audit.Row {
+	row := caller(ctx, req).Row("")
+	row.Connection, row.Action, row.Meta = req.Connection, req.Action, req.Meta
+	return row
+}
+
+func caller(ctx context.Context, req Request) audit.Caller {
+	return audit.Caller{
+		Tenant:    req.Principal.TenantName(),
+		Actor:     req.Principal.Actor(),
+		Front:     req.Front,
+		RequestID: req.RequestID,
+		TraceID:   traceID(ctx),
+	}
+}
+
+func traceID(ctx context.Context) string {
+	if sc := trace.SpanContextFromContext(ctx); sc.HasTraceID() {
+		return sc.TraceID().String()
+	}
+	return ""
+}
+
+// scribe writes the rows of one request's transitions.
+func (s *Service) scribe(ctx context.Context, req Request) dedupe.Scribe {
+	base := s.baseRow(ctx, req)
+	return func(t dedupe.Transition) []byte { return rowOf(base, t) }
+}
+
+// SystemScribe writes the rows of transitions nobody asked for.
+func SystemScribe(t dedupe.Transition) []byte {
+	return rowOf(audit.Caller{Actor: audit.System(), Front: "sweep"}.Row(""), t)
+}
+
+func rowOf(row audit.Row, t dedupe.Transition) []byte {
+	row.Event, row.At = audit.Event(t.Event), t.At
+	if r := t.Record; r != nil {
+		row.ActionID = r.ID.String()
+		row.Connection, row.Action = r.Connection, r.Action
+		row.Identity, row.KeySource = r.Identity.PublicID(), string(r.Source)
+		row.Outcome, row.Reason = r.State.String(), r.Outcome.Reason
+		row.VendorStatus = r.Outcome.VendorStatus
+		if n := len(r.Attempts); n > 0 {
+			row.DurationMS = r.Attempts[n-1].Duration.Milliseconds()
+		}
+	}
+	return row.Encode()
+}
+
+// logDo writes the one line of a `do`: ids, verdict, outcome and time, never a
+// body, key or credential.
+func (s *Service) logDo(ctx context.Context, req Request, r Reply, e *Error, took time.Duration) {
+	level, outcome := slog.LevelInfo, "succeeded"
+	rec := r.Record
+	attrs := []slog.Attr{
+		slog.String("request_id", req.RequestID),
+		slog.String("tenant", req.Principal.TenantName()),
+		slog.String("key_id", req.Principal.KeyID),
+		slog.Duration("took", took),
+	}
+	switch {
+	case r.Would != "":
+		outcome = "dry_run"
+	case e != nil:
+		outcome, rec = string(e.Code), e.Record
+		if e.Cause != nil {
+			attrs = append(attrs, slog.Any("error", e.Cause))
+		}
+		switch e.Code {
+		case KeyReused, TwinUnsettled, OutcomeUnknown, AnswerNotSaved:
+			level = slog.LevelWarn
+		case Internal, AnswerUnreadable:
+			level = slog.LevelError
+		default:
+		}
+	}
+	attrs = append(attrs, slog.String("outcome", outcome))
+	if rec != nil {
+		// Names come from the record, which only holds names that exist.
+		attrs = append(attrs, slog.String("action_id", rec.ID.String()),
+			slog.String("connection", rec.Connection), slog.String("action", rec.Action),
+			slog.Bool("replayed", r.Replayed || e != nil && e.Replayed),
+			slog.Int("vendor_status", rec.Outcome.VendorStatus))
+	}
+	if id := traceID(ctx); id != "" {
+		attrs = append(attrs, slog.String("trace_id", id))
+	}
+	s.log.LogAttrs(ctx, level, "do", attrs...)
+}
