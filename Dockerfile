@@ -6,9 +6,7 @@ FROM ${BUILDER} AS build
 WORKDIR /src
 COPY go.mod go.sum ./
 RUN go mod download
-COPY cmd cmd
-COPY internal internal
-COPY openapi.yaml ./
+COPY . .
 RUN CGO_ENABLED=0 go build -trimpath -ldflags="-s -w" -o /out/gateway ./cmd/gateway \
     && cp "$(go env GOROOT)/lib/time/zoneinfo.zip" /out/zoneinfo.zip \
     && mkdir /out/data
