@@ -1,0 +1,65 @@
+package redisstore
+
+import (
+	"crypto/sha1" // the name Redis gives a script is its SHA-1
+	_ "embed"
+	"encoding/hex"
+)
+
+//go:embed scripts/lib.lua
+var libText string
+
+//go:embed scripts/apply.lua
+var applyText string
+
+//go:embed scripts/read.lua
+var readText string
+
+//go:embed scripts/entries.lua
+var entriesText string
+
+//go:embed scripts/rights.lua
+var rightsText string
+
+// scripts are the scripts as Redis is sent them. Their flags need Redis 7
+// (https://redis.io/docs/latest/develop/programmability/lua-api/#script_flags).
+// A script with flags is refused as a whole, before it runs, when memory is
+// full, a disk is failing or replicas are missing; it never stops half way.
+type scripts struct {
+	apply   script // refused when memory is full
+	settle  script // the same, let through when memory is full
+	read    script
+	entries script
+	rights  script
+}
+
+func newScripts() scripts {
+	return scripts{
+		apply:   newScript("#!lua", applyText),
+		settle:  newScript("#!lua flags=allow-oom", applyText),
+		read:    newScript("#!lua flags=no-writes", readText),
+		entries: newScript("#!lua flags=no-writes", entriesText),
+		rights:  newScript("#!lua flags=no-writes", rightsText),
+	}
+}
+
+type script struct{ text, sum string }
+
+func newScript(shebang, text string) script {
+	whole := shebang + "\n" + libText + text
+	sum := sha1.Sum([]byte(whole))
+	return script{text: whole, sum: hex.EncodeToString(sum[:])}
+}
+
+func (s script) bySum(keys []string, args []any) []any { return call("evalsha", s.sum, keys, args) }
+
+func (s script) byText(keys []string, args []any) []any { return call("eval", s.text, keys, args) }
+
+func call(name, script string, keys []string, args []any) []any {
+	out := make([]any, 0, 3+len(keys)+len(args))
+	out = append(out, name, script, len(keys))
+	for _, k := range keys {
+		out = append(out, k)
+	}
+	return append(out, args...)
+}

@@ -1,0 +1,16 @@
+-- Names the commands of this package's scripts that the user may not run here.
+-- It is asked beforehand: a command refused in the middle of a step would leave
+-- the step half written.
+-- KEYS: one key of the store. Reply: the names.
+local k = key()
+local missing = {}
+for _, c in ipairs({
+  { 'time' }, { 'get', k }, { 'getrange', k, 0, 15 }, { 'exists', k }, { 'set', k, 'v' }, { 'del', k },
+  { 'zadd', k, 0, 'm' }, { 'zrem', k, 'm' }, { 'zcard', k }, { 'zcount', k, 0, 0 }, { 'zrange', k, 0, 0 },
+  { 'zremrangebyscore', k, 0, 0 }, { 'xadd', k, '*', 'd', 'v' }, { 'xlen', k }, { 'xinfo', 'stream', k },
+  { 'xrange', k, '-', '+' }, { 'xrevrange', k, '+', '-' },
+}) do
+  local known, allowed = pcall(redis.acl_check_cmd, unpack(c))
+  if not (known and allowed) then missing[#missing + 1] = c[1] end
+end
+return missing

@@ -1,0 +1,159 @@
+// Package redisstore keeps a [ledger.Store] in Redis 7 or Valkey: standalone,
+// behind Sentinel, or as a Cluster. Several gateways may share one.
+//
+// It owns the layout of the keys, the scripts, what an answer of Redis means,
+// and when a Redis is fit to be trusted. It does not know what it stores: the
+// rules of a write are in the packages above, which see the same contract over
+// any driver.
+//
+// How it keeps the contract:
+//
+//   - One generic script applies a [ledger.Step] and one reads. A script runs
+//     alone on its server, so a step is atomic and isolated; everything that
+//     could fail is checked before the first write, so it is all or nothing.
+//   - The script's last write is the step's nonce with the result. A repeat,
+//     whoever sends it (this package after a lost reply, or the client library
+//     after a redirect), gets that result and changes nothing.
+//   - All keys of a scope carry one hash tag and so live on one master.
+//   - Time is the server's alone. [Store.Now] only guesses it; the script checks
+//     the guess.
+//   - Whatever is not a clear answer is [ledger.ErrUnavailable]: never a success
+//     and never "absent".
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"holdfast.dev/gateway/internal/ledger"
+)
+
+// Store is a ledger in Redis. Its methods may be called from many goroutines.
+type Store struct {
+	client  redis.UniversalClient
+	send    sender
+	timeout time.Duration
+	ack     ack
+	log     *slog.Logger
+	shift   func() time.Duration
+	clock   *clock
+	scripts scripts
+
+	mu      sync.Mutex
+	closed  bool
+	running sync.WaitGroup
+
+	closing  sync.Once
+	closeErr error
+}
+
+var _ ledger.Store = (*Store)(nil)
+
+// Open returns a store over the Redis that the options name. It reports options
+// that cannot be meant; a Redis that does not answer is no error here, since it
+// may come later: [Store.Ready] tells.
+func Open(ctx context.Context, opts Options) (*Store, error) {
+	target, err := opts.target()
+	if err != nil {
+		return nil, fmt.Errorf("open redis store: %w", err)
+	}
+	ack, err := parseAck(opts.Ack)
+	if err != nil {
+		return nil, fmt.Errorf("open redis store: %w", err)
+	}
+	s := &Store{
+		client:  redis.NewUniversalClient(target),
+		timeout: opts.timeout(),
+		ack:     ack,
+		log:     opts.logger(),
+		shift:   opts.shift(),
+		clock:   newClock(opts.shift()),
+		scripts: newScripts(),
+	}
+	if s.send, err = newSender(s.client, opts.Pipeline); err != nil {
+		_ = s.client.Close()
+		return nil, fmt.Errorf("open redis store: %w", err)
+	}
+	// The first answer sets the clock, so that the first step is not refused
+	// for its time.
+	if _, err := s.Read(ctx, ledger.Platform); err != nil {
+		s.log.WarnContext(ctx, "redis does not answer yet", "error", err)
+	}
+	return s, nil
+}
+
+// Now estimates the server's clock, at millisecond precision. Until the server
+// has answered once it is the machine's own.
+func (s *Store) Now() time.Time { return s.clock.now() }
+
+// Close waits for running calls to end, each of which is bounded by the
+// time-out, and drops the connections. Later calls are ErrUnavailable.
+func (s *Store) Close() error {
+	s.closing.Do(func() {
+		s.mu.Lock()
+		s.closed = true
+		s.mu.Unlock()
+		s.running.Wait()
+		s.closeErr = s.send.close()
+		if err := s.client.Close(); s.closeErr == nil {
+			s.closeErr = err
+		}
+		if s.closeErr != nil {
+			s.closeErr = fmt.Errorf("close redis store: %w", s.closeErr)
+		}
+	})
+	return s.closeErr
+}
+
+// begin admits a call and bounds it; the returned function ends it.
+func (s *Store) begin(ctx context.Context) (context.Context, func(), error) {
+	if err := ctx.Err(); err != nil {
+		return nil, nil, fmt.Errorf("%w: nothing was sent: %w", ledger.ErrUnavailable, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, nil, fmt.Errorf("%w: the store is closed", ledger.ErrUnavailable)
+	}
+	s.running.Add(1)
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	return ctx, func() { cancel(); s.running.Done() }, nil
+}
+
+// command sends one command and returns its reply.
+func (s *Store) command(ctx context.Context, args ...any) (any, error) {
+	ctx, end, err := s.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	reply, err := s.send.send(ctx, newOnce(ctx, args))
+	if err != nil {
+		return nil, meaning(err)
+	}
+	return reply, nil
+}
+
+// run runs a script that answers with the server's time, and lets the clock
+// learn from it. A server that does not know the script is sent its text; the
+// first attempt cannot have run, so nothing is done twice.
+func (s *Store) run(ctx context.Context, sc script, keys []string, args []any) (any, error) {
+	ctx, end, err := s.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	reply, err := s.send.send(ctx, newOnce(ctx, sc.bySum(keys, args)))
+	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+		reply, err = s.send.send(ctx, newOnce(ctx, sc.byText(keys, args)))
+	}
+	if err != nil {
+		return nil, meaning(err)
+	}
+	return reply, nil
+}
