@@ -1,0 +1,113 @@
+package strictjson
+
+import (
+	"bytes"
+	"encoding/json"
+	"unicode/utf8"
+)
+
+// Reasons for which a string is refused.
+const (
+	badUTF8      = "this is not valid UTF-8"
+	badControl   = "a control character in a string must be written as an escape"
+	badEscape    = "this is not an escape that JSON has"
+	badSurrogate = "this escape is half of a surrogate pair; send the whole character"
+)
+
+// text reads the string that begins at the current place and returns its token,
+// quotes included.
+func (c *checker) text() (token []byte, escaped bool, err *Error) {
+	start := c.pos
+	for i := start + 1; i < len(c.raw); {
+		switch b := c.raw[i]; {
+		case b == '"':
+			c.pos = i + 1
+			return c.raw[start:c.pos], escaped, nil
+		case b == '\\':
+			size, reason := escape(c.raw[i:])
+			if reason != "" {
+				c.pos = i
+				return nil, false, c.fail(reason)
+			}
+			escaped = true
+			i += size
+		case b < ' ':
+			c.pos = i
+			return nil, false, c.fail(badControl)
+		case b < utf8.RuneSelf:
+			i++
+		default:
+			_, size := utf8.DecodeRune(c.raw[i:])
+			if size == 1 {
+				c.pos = i
+				return nil, false, c.fail(badUTF8)
+			}
+			i += size
+		}
+	}
+	c.pos = len(c.raw)
+	return nil, false, c.unexpected("the closing quote of a string")
+}
+
+// escape measures the escape at the start of raw: a pair of surrogates is one.
+func escape(raw []byte) (size int, reason string) {
+	if len(raw) < 2 {
+		return 0, badEscape
+	}
+	if raw[1] != 'u' {
+		if bytes.IndexByte([]byte(`"\/bfnrt`), raw[1]) < 0 {
+			return 0, badEscape
+		}
+		return 2, ""
+	}
+	unit, ok := codeUnit(raw)
+	switch {
+	case !ok:
+		return 0, badEscape
+	case unit < 0xd800 || unit > 0xdfff:
+		return 6, ""
+	}
+	low, ok := codeUnit(raw[6:])
+	if unit > 0xdbff || !ok || low < 0xdc00 || low > 0xdfff {
+		return 0, badSurrogate
+	}
+	return 12, ""
+}
+
+// codeUnit reads \uXXXX at the start of raw.
+func codeUnit(raw []byte) (unit rune, ok bool) {
+	if len(raw) < 6 || raw[0] != '\\' || raw[1] != 'u' {
+		return 0, false
+	}
+	for _, b := range raw[2:6] {
+		switch {
+		case isDigit(b):
+			unit = unit<<4 | rune(b-'0')
+		case 'a' <= b|0x20 && b|0x20 <= 'f':
+			unit = unit<<4 | rune(b|0x20-'a'+10)
+		default:
+			return 0, false
+		}
+	}
+	return unit, true
+}
+
+// nameOf returns the string a sound token stands for. Without an escape it is
+// the bytes between the quotes, not a copy.
+func nameOf(token []byte, escaped bool) []byte {
+	if !escaped {
+		return token[1 : len(token)-1]
+	}
+	name, _ := unquote(token)
+	return []byte(name)
+}
+
+// unquote decodes a string token. Of a token that Check would refuse it makes
+// what encoding/json makes of it, or says false.
+func unquote(token []byte) (string, bool) {
+	var s string
+	if len(token) == 0 || token[0] != '"' || json.Unmarshal(token, &s) != nil {
+		return "", false
+	}
+	return s, true
+}
