@@ -94,9 +94,8 @@ type view struct {
 	binding    ledger.Version
 	bound      *stored // nil: no binding, or it points to nothing
 	answer     []byte
-	replays    int64
 	twins      twinList
-	liveTwins  []stored   // listed, unsettled and not over
+	liveTwins  []stored // listed, unsettled and not over
 	guardHolds bool
 }
 

@@ -176,26 +176,34 @@ func parseCursor(s string) (*ledger.Entry, error) {
 // Unsettled says whether a connection has writes in flight or held.
 func (c *Claims) Unsettled(ctx context.Context, scope ledger.Scope, connectionID string) (bool, error) {
 	for _, index := range []ledger.Index{ledger.ByLease, ledger.ByHold} {
-		var after *ledger.Entry
-		for {
-			entries, err := c.store.Entries(ctx, scope, ledger.EntryRange{Index: index, After: after, Limit: 200})
-			if err != nil {
-				return false, fmt.Errorf("list unsettled: %w", err)
-			}
-			found, err := c.load(ctx, scope, entries)
-			if err != nil {
-				return false, err
-			}
-			for _, f := range found {
-				if f.Record != nil && f.Record.ConnectionID == connectionID && f.Record.State.Unsettled() {
-					return true, nil
-				}
-			}
-			if len(entries) < 200 {
-				return false, nil
-			}
-			after = &entries[len(entries)-1]
+		found, err := c.anyUnsettled(ctx, scope, index, connectionID)
+		if found || err != nil {
+			return found, err
 		}
 	}
 	return false, nil
+}
+
+func (c *Claims) anyUnsettled(ctx context.Context, scope ledger.Scope, index ledger.Index, connectionID string) (bool, error) {
+	const page = 200
+	var after *ledger.Entry
+	for {
+		entries, err := c.store.Entries(ctx, scope, ledger.EntryRange{Index: index, After: after, Limit: page})
+		if err != nil {
+			return false, fmt.Errorf("list unsettled: %w", err)
+		}
+		found, err := c.load(ctx, scope, entries)
+		if err != nil {
+			return false, err
+		}
+		for _, f := range found {
+			if f.Record != nil && f.Record.ConnectionID == connectionID && f.Record.State.Unsettled() {
+				return true, nil
+			}
+		}
+		if len(entries) < page {
+			return false, nil
+		}
+		after = &entries[len(entries)-1]
+	}
 }

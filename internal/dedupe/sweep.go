@@ -19,10 +19,10 @@ const sweepBatch = 256
 func (c *Claims) Sweep(ctx context.Context, scope ledger.Scope) (int, error) {
 	moved := 0
 	for _, index := range []ledger.Index{ledger.ByLease, ledger.ByHold} {
-		// One millisecond on: a range is half open, and a lease that ends at this
-		// very instant is over.
+		// A little ahead, because Now is an estimate: what is looked at too early is
+		// read, found not due on the store's own clock, and left.
 		due, err := c.store.Entries(ctx, scope, ledger.EntryRange{
-			Index: index, To: c.store.Now().Add(time.Millisecond), Limit: sweepBatch,
+			Index: index, To: c.store.Now().Add(ledger.Drift), Limit: sweepBatch,
 		})
 		if err != nil {
 			return moved, fmt.Errorf("sweep: %w", err)
