@@ -28,7 +28,7 @@ func TestCheckAccepts(t *testing.T) {
 		`"\ud83d\ude00"`, `"\uD83D\uDE00\uDBFF\uDFFF"`, // surrogates in pairs
 		`"\\ud800"`, // an escaped backslash, no surrogate
 		"\"\xf0\x9f\x98\x80 \xef\xbb\xbf \xef\xbf\xbd \x7f \xe2\x80\xa8\"", // U+FEFF inside is a character
-		`"\ufeff\ufffd\uffff"`,
+		`"\ufeff\ufffd\uffff\ud7ff\ue000"`,
 		`{"a":1,"A":2,"a ":3,"":4}`,
 		`[{"a":1},{"a":1},{"a":{"a":{"a":1}}}]`, // the same name in different objects
 		"{\"\xc3\xa9\":1,\"e\xcc\x81\":2}",      // NFC and NFD are two names
@@ -107,6 +107,10 @@ func TestCheckRefuses(t *testing.T) {
 		{`"\udc00"`, "", 1, surrogate},
 		{`"\ud800\ud800"`, "", 1, surrogate},
 		{`"\udc00\ud800"`, "", 1, surrogate},
+		{`"\udc00\udc00"`, "", 1, surrogate},
+		{`"\ud800\ue000"`, "", 1, surrogate},
+		{`"\udbff"`, "", 1, surrogate},
+		{`"\udfff"`, "", 1, surrogate},
 		{`"\ud800x"`, "", 1, surrogate},
 		{`"\ud800\u0041"`, "", 1, surrogate},
 		{`"\ud800\n"`, "", 1, surrogate},

@@ -99,6 +99,7 @@ func TestGet(t *testing.T) {
 	whole, ok := strictjson.Get([]byte(" 1.0\n"))
 	require.True(t, ok)
 	require.Equal(t, "1.0", string(whole))
+	require.Equal(t, 3, cap(whole), "appending to a token does not reach the document")
 	for _, bad := range []string{"", " ", "1 2", "{", `{"a":1,`, `{"a":1}}`, "["} {
 		_, ok := strictjson.Get([]byte(bad), "a")
 		require.False(t, ok, bad)
