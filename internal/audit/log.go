@@ -61,6 +61,26 @@ type Log struct{ store ledger.Store }
 // NewLog returns the log of a store.
 func NewLog(store ledger.Store) *Log { return &Log{store: store} }
 
+// Append writes rows that tell of no change, such as a refusal before a claim,
+// in a step of their own, dated by the store. After [ledger.ErrUnavailable] they
+// may have been written or not.
+func (l *Log) Append(ctx context.Context, scope ledger.Scope, rows ...Row) error {
+	at := l.store.Now().Truncate(time.Millisecond)
+	for range maxDecisions {
+		step := ledger.Step{Nonce: ledger.NewNonce(), At: at}
+		Append(&step, rows...)
+		res, err := apply(ctx, l.store, scope, step)
+		if err != nil {
+			return fmt.Errorf("append audit rows: %w", err)
+		}
+		if res.Applied {
+			return nil
+		}
+		at = res.Now // nothing but the time was a condition
+	}
+	return fmt.Errorf("append audit rows: store time keeps moving: %w", ledger.ErrUnavailable)
+}
+
 // Query returns a page of a scope's rows and the cursor of the next page, "" on
 // the last. A page may be short, even empty, and still have a next one: each
 // call reads a bounded number of rows. Rows appended meanwhile neither move nor
