@@ -285,6 +285,20 @@ func TestWantsACredential(t *testing.T) {
 	}
 }
 
+func TestWantsABearerCredential(t *testing.T) {
+	c := start(t, sandbox.Options{})
+	for _, header := range []string{"Bearer", "Basic dXNlcjpwYXNz", "token"} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.server.URL+"/v1/count", nil)
+		require.NoError(t, err)
+		req.Header.Set("Authorization", header)
+		resp, err := c.http.Do(req)
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		require.Equal(t, http.StatusUnauthorized, resp.StatusCode, header)
+		require.Equal(t, "Bearer", resp.Header.Get("WWW-Authenticate"))
+	}
+}
+
 func TestLedgerIsBounded(t *testing.T) {
 	c := start(t, sandbox.Options{Capacity: 3})
 	for range 5 {
