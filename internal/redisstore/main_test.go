@@ -2,7 +2,9 @@ package redisstore_test
 
 import (
 	"fmt"
+	"net/url"
 	"os"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -118,4 +120,25 @@ func holds(t testing.TB, s ledger.Store, scope ledger.Scope, k ledger.Key) bool 
 	require.NoError(t, err)
 	_, ok := snap.Get(k)
 	return ok
+}
+
+const (
+	waitLimit = 10 * time.Second
+	tick      = 20 * time.Millisecond
+)
+
+func containsAll(s string, parts ...string) bool {
+	for _, p := range parts {
+		if !strings.Contains(s, p) {
+			return false
+		}
+	}
+	return true
+}
+
+func portOf(t testing.TB, rawURL string) string {
+	t.Helper()
+	u, err := url.Parse(rawURL)
+	require.NoError(t, err)
+	return u.Port()
 }

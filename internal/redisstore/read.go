@@ -112,7 +112,13 @@ func decodeEntries(index ledger.Index, reply any) ([]ledger.Entry, error) {
 // Trim removes the entries of an index with a score before the given time.
 func (s *Store) Trim(ctx context.Context, scope ledger.Scope, index ledger.Index, before time.Time) error {
 	bound := "(" + strconv.FormatInt(ceilMillis(before), 10)
-	if _, err := s.command(ctx, "zremrangebyscore", keysOf(scope).index(index), "-inf", bound); err != nil {
+	reply, err := s.command(ctx, "zremrangebyscore", keysOf(scope).index(index), "-inf", bound)
+	if err == nil {
+		if _, ok := reply.(int64); !ok {
+			err = malformed()
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("trim index: %w", err)
 	}
 	return nil
@@ -139,7 +145,7 @@ func (s *Store) rows(ctx context.Context, scope ledger.Scope, r ledger.RowRange)
 	if r.Newest {
 		name, from, to = "xrevrange", last, first
 	}
-	reply, err := s.command(ctx, name, keysOf(scope).rows(), from, to, "COUNT", r.Limit)
+	reply, err := s.run(ctx, s.scripts.rows, []string{keysOf(scope).rows()}, []any{name, from, to, r.Limit})
 	if err != nil {
 		return nil, err
 	}

@@ -18,6 +18,9 @@ var readText string
 //go:embed scripts/entries.lua
 var entriesText string
 
+//go:embed scripts/rows.lua
+var rowsText string
+
 //go:embed scripts/rights.lua
 var rightsText string
 
@@ -25,11 +28,14 @@ var rightsText string
 // (https://redis.io/docs/latest/develop/programmability/lua-api/#script_flags).
 // A script with flags is refused as a whole, before it runs, when memory is
 // full, a disk is failing or replicas are missing; it never stops half way.
+// None but rights says that it writes nothing, although some do not: a replica,
+// which may be a master deposed a moment ago, must refuse to be read.
 type scripts struct {
 	apply   script // refused when memory is full
 	settle  script // the same, let through when memory is full
 	read    script
 	entries script
+	rows    script
 	rights  script
 }
 
@@ -37,8 +43,9 @@ func newScripts() scripts {
 	return scripts{
 		apply:   newScript("#!lua", applyText),
 		settle:  newScript("#!lua flags=allow-oom", applyText),
-		read:    newScript("#!lua flags=no-writes", readText),
-		entries: newScript("#!lua flags=no-writes", entriesText),
+		read:    newScript("#!lua flags=allow-oom", readText),
+		entries: newScript("#!lua flags=allow-oom", entriesText),
+		rows:    newScript("#!lua flags=allow-oom", rowsText),
 		rights:  newScript("#!lua flags=no-writes", rightsText),
 	}
 }

@@ -139,9 +139,8 @@ func (s *Store) command(ctx context.Context, args ...any) (any, error) {
 	return reply, nil
 }
 
-// run runs a script that answers with the server's time, and lets the clock
-// learn from it. A server that does not know the script is sent its text; the
-// first attempt cannot have run, so nothing is done twice.
+// run runs a script. A server that does not know the script is sent its text;
+// the first attempt cannot have run, so nothing is done twice.
 func (s *Store) run(ctx context.Context, sc script, keys []string, args []any) (any, error) {
 	ctx, end, err := s.begin(ctx)
 	if err != nil {

@@ -1,0 +1,136 @@
+package redisstore
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"holdfast.dev/gateway/internal/ledger"
+)
+
+func TestFrees(t *testing.T) {
+	k := ledger.Key{Kind: ledger.Action, ID: "a"}
+	held := ledger.Expect{Key: k, Version: ledger.Version{1}}
+	for _, c := range []struct {
+		name string
+		step ledger.Step
+		want bool
+	}{
+		{"nothing", ledger.Step{}, false},
+		{"a row", ledger.Step{Rows: [][]byte{{1}}}, false},
+		{"a count and a row", ledger.Step{Add: []ledger.Add{{Key: k}}, Rows: [][]byte{{1}}}, false},
+		{"an index entry", ledger.Step{Index: []ledger.Entry{{}}}, false},
+		{"a claim", ledger.Step{
+			Expect: []ledger.Expect{{Key: ledger.Key{Kind: ledger.Binding}}},
+			Put:    []ledger.Put{{Key: ledger.Key{Kind: ledger.Binding}}, {Key: k}},
+		}, false},
+		{"a claim over an old binding", ledger.Step{
+			Expect: []ledger.Expect{{Key: ledger.Key{Kind: ledger.Binding}, Version: ledger.Version{1}}},
+			Put:    []ledger.Put{{Key: ledger.Key{Kind: ledger.Binding}}, {Key: k}},
+			Delete: []ledger.Key{k},
+		}, false},
+		{"something new", ledger.Step{Expect: []ledger.Expect{{Key: k}}, Put: []ledger.Put{{Key: k}}}, false},
+		{"a change", ledger.Step{Expect: []ledger.Expect{held}, Put: []ledger.Put{{Key: k}}}, true},
+		{"a release", ledger.Step{Delete: []ledger.Key{k}, Rows: [][]byte{{1}}}, true},
+		{"a void", ledger.Step{Void: []ledger.Nonce{{1}}}, true},
+		{"leaving an index", ledger.Step{Unindex: []ledger.Entry{{}}}, true},
+	} {
+		require.Equal(t, c.want, frees(c.step), c.name)
+	}
+}
+
+func TestRowIDs(t *testing.T) {
+	ids := []rowID{{}, {0, 1}, {1, 0}, {1, 9}, {1, 10}, {9, 0}, {10, 0}, {1_760_000_000_000, 3}, {math.MaxInt64, math.MaxUint64}}
+	for i, id := range ids {
+		back, ok := parseCursor(id.cursor())
+		require.True(t, ok)
+		require.Equal(t, id, back)
+		back, ok = parseRowID(id.String())
+		require.True(t, ok)
+		require.Equal(t, id, back)
+		if i > 0 {
+			require.True(t, ids[i-1].less(id))
+			require.Less(t, ids[i-1].cursor(), id.cursor(), "bytes sort as rows do")
+		}
+	}
+	for _, bad := range []string{
+		"", "-", "1-1", "x", strings.Repeat("f", 16) + "-" + strings.Repeat("0", 16),
+		strings.Repeat("0", 15) + "A-" + strings.Repeat("0", 16), " " + rowID{}.cursor(), rowID{}.cursor() + "0",
+	} {
+		_, ok := parseCursor(bad)
+		require.False(t, ok, bad)
+	}
+}
+
+func TestMillis(t *testing.T) {
+	at := time.UnixMilli(5)
+	require.Equal(t, int64(5), millis(at.Add(999*time.Microsecond)))
+	require.Equal(t, int64(0), millis(time.Time{}))
+	require.Equal(t, int64(5), ceilMillis(at))
+	require.Equal(t, int64(6), ceilMillis(at.Add(1)))
+	require.Equal(t, int64(-5), ceilMillis(time.UnixMilli(-5)))
+	require.Equal(t, int64(0), before(time.Time{}))
+}
+
+func TestErrorCodes(t *testing.T) {
+	for text, want := range map[string]string{
+		"LOADING Redis is loading": "LOADING", "OOM": "OOM", "": "an error", "secret": "an error",
+		"SECRET-1 x": "an error", "AVERYLONGWORDTHATMAYBEDATA": "an error",
+	} {
+		require.Equal(t, want, code(text))
+	}
+}
+
+func FuzzParseCursor(f *testing.F) {
+	f.Add(rowID{1_760_000_000_000, 3}.cursor())
+	f.Add("0-0")
+	f.Fuzz(func(t *testing.T, s string) {
+		if id, ok := parseCursor(s); ok && id.cursor() != s {
+			t.Errorf("%q", s)
+		}
+	})
+}
+
+func FuzzDecodeValue(f *testing.F) {
+	f.Add(string(head(ledger.Version{1}, time.UnixMilli(5))) + "data")
+	f.Add(string(head(ledger.Version{}, time.Time{})) + string(encodeCounter(-7)))
+	f.Add("torn")
+	f.Fuzz(func(t *testing.T, raw string) {
+		v, err := decodeValue(raw)
+		if err != nil {
+			require.ErrorIs(t, err, ledger.ErrCorrupt)
+			return
+		}
+		if v.Version != (ledger.Version{}) {
+			require.Equal(t, raw[headSize:], string(v.Data))
+		}
+	})
+}
+
+// FuzzReplies feeds the decoders lists of every shape two levels deep.
+func FuzzReplies(f *testing.F) {
+	f.Add("A", "01234567", "k", "v", uint8(0))
+	f.Add("N", "01234567", "hf:{AAAAAAAAAAAAAAAAAAAAAA}:ea", "0123456789abcdef", uint8(7))
+	f.Fuzz(func(t *testing.T, a, b, c, d string, shape uint8) {
+		var inner any = []any{c, d}
+		if shape&1 != 0 {
+			inner = []any{c, []any{d, b}}
+		}
+		if shape&2 != 0 {
+			inner = c
+		}
+		replies := []any{nil, a, int64(shape), []any{a, b}, []any{a, b, inner}, []any{b, inner}, []any{inner}, inner}
+		ks := keysOf(ledger.Platform)
+		for _, r := range replies {
+			if res, _, err := decodeResult(ks, r); err == nil && !res.Applied && !res.Voided && res.Values == nil {
+				t.Error("no verdict and no error")
+			}
+			_, _ = decodeSnapshot(ks, r)
+			_, _ = decodeEntries(ledger.ByHold, r)
+			_, _ = decodeRows(r)
+		}
+	})
+}
