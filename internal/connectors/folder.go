@@ -42,7 +42,7 @@ func readFolder(ctx context.Context, dir string) (sources []Source, problems []e
 				problems = append(problems, err)
 				continue
 			}
-			sources = append(sources, Source{File: file, Manifest: manifest})
+			sources = append(sources, Source{File: file, Manifest: manifest, Name: name, Version: version})
 		}
 	}
 	return sources, problems

@@ -20,9 +20,9 @@ const (
 type Reason string
 
 const (
-	ReasonRateLimit   Reason = "rate_limit"
-	ReasonCredential  Reason = "credential"
-	ReasonUnavailable Reason = "unavailable"
+	RateLimit   Reason = "rate_limit"
+	Credential  Reason = "credential"
+	Unavailable Reason = "unavailable"
 )
 
 // Doubt says why a verdict is Unknown. It is a fixed word, fit for a metric.

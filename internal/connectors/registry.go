@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
 	"sort"
 	"sync"
 	"sync/atomic"
@@ -18,6 +19,9 @@ type CompileFunc func(manifest []byte) (Connector, error)
 type Source struct {
 	File     string
 	Manifest []byte
+	// Name and Version, where set, are what the manifest must call itself: its
+	// folders say so.
+	Name, Version string
 }
 
 // Options say what a Registry is made of.
@@ -80,7 +84,7 @@ func (r *Registry) Reload(ctx context.Context) error {
 	defer r.loading.Unlock()
 
 	sources, problems := readFolder(ctx, r.opts.Dir)
-	entries, more := compileAll(r.opts.Compile, append(sources, r.opts.Builtin...))
+	entries, more := compileAll(r.opts.Compile, slices.Concat(r.opts.Builtin, sources))
 	problems = append(problems, more...)
 	snap, more := newSnapshot(entries, r.current.Load())
 	problems = append(problems, more...)
@@ -187,8 +191,11 @@ func (r *Registry) Exact(ctx context.Context, sum Sum) (Connector, error) {
 // Specs lists the loaded connectors, newest version of each major, by name.
 func (r *Registry) Specs() []Spec {
 	var list []Spec
-	for _, versions := range r.current.Load().byPin {
-		list = append(list, versions[len(versions)-1].spec)
+	snap := r.current.Load()
+	for pin := range snap.byPin {
+		if e := snap.newest(pin); e != nil {
+			list = append(list, e.spec)
+		}
 	}
 	sort.Slice(list, func(i, j int) bool { return list[i].Major() < list[j].Major() })
 	return list

@@ -32,16 +32,31 @@ type snapshot struct {
 // the others alone.
 func compileAll(compile CompileFunc, sources []Source) (entries []*entry, problems []error) {
 	for _, s := range sources {
-		c, err := compile(s.Manifest)
+		e, err := compileOne(compile, s)
 		if err != nil {
 			problems = append(problems, inFile(s.File, err))
 			continue
 		}
-		e := &entry{file: s.File, manifest: s.Manifest, connector: c, spec: c.Spec()}
-		e.spec.Sum = sha256.Sum256(s.Manifest)
 		entries = append(entries, e)
 	}
 	return entries, problems
+}
+
+func compileOne(compile CompileFunc, s Source) (*entry, error) {
+	c, err := compile(s.Manifest)
+	if err != nil {
+		return nil, err
+	}
+	spec := c.Spec()
+	if s.Name != "" && (spec.Name != s.Name || spec.Version != s.Version) {
+		return nil, &ManifestError{Problems: []ManifestProblem{{
+			Pointer: "/metadata", Reason: "the name and version differ from the folders the file lies in",
+		}}}
+	}
+	if spec.Sum != sha256.Sum256(s.Manifest) {
+		return nil, errors.New("the connector was not made from these bytes")
+	}
+	return &entry{file: s.File, manifest: s.Manifest, connector: c, spec: spec}, nil
 }
 
 // inFile puts the file's name into a manifest's problems.

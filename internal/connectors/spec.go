@@ -33,7 +33,7 @@ type Spec struct {
 	Config  *Schema // of a connection's config; nil: only {} is accepted
 	BaseURL BaseURL
 	Redact  Redact
-	Limits  RateLimit
+	Limits  RateLimits
 
 	Actions map[string]ActionSpec
 }
@@ -67,9 +67,9 @@ type Redact struct {
 	Response []string
 }
 
-// RateLimit names the vendor's rate-limit headers and an optional budget of
+// RateLimits names the vendor's rate-limit headers and an optional budget of
 // our own. Empty and zero mean none.
-type RateLimit struct {
+type RateLimits struct {
 	Limit, Remaining, ResetSeconds, ResetEpoch, RetryAfter string // header names
 
 	Scope string // "connection" or "connector": what the vendor counts by

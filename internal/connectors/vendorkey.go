@@ -58,11 +58,11 @@ func (i Idempotency) Fits() error {
 	return nil
 }
 
-// Key writes a keyed hash as this vendor takes it. The UUID is shaped as a
+// VendorKey writes a keyed hash as this vendor takes it. The UUID is shaped as a
 // version 4, the one vendors check for; a version 8 would be the truer name for
 // a hash (RFC 9562 section 5.8) and is refused by those that check. It carries
 // 122 bits of the hash, the other formats 128 and more.
-func (i Idempotency) Key(hash [32]byte) (string, error) {
+func (i Idempotency) VendorKey(hash [32]byte) (string, error) {
 	if err := i.Fits(); err != nil {
 		return "", err
 	}
@@ -83,7 +83,7 @@ func (a ActionSpec) VendorKey(hash [32]byte) (string, error) {
 	if a.Idempotency == nil {
 		return "", nil
 	}
-	return a.Idempotency.Key(hash)
+	return a.Idempotency.VendorKey(hash)
 }
 
 func uuid(hash [32]byte) string {

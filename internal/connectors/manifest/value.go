@@ -1,0 +1,350 @@
+package manifest
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"reflect"
+	"strconv"
+	"unicode/utf8"
+
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
+	"cel.dev/cel-go/common/types/traits"
+
+	"holdfast.dev/gateway/internal/strictjson"
+)
+
+// maxJSONDepth bounds the nesting of JSON an expression may look into. Reading
+// is lazy and goes over a container once for each level above what is asked
+// for, so depth times size bounds the work.
+const maxJSONDepth = 100
+
+// soundJSON says whether raw is one JSON value an expression may look into.
+func soundJSON(raw []byte) bool {
+	return utf8.Valid(raw) && json.Valid(raw) && shallow(raw)
+}
+
+func shallow(raw []byte) bool {
+	depth, quoted := 0, false
+	for i := 0; i < len(raw); i++ {
+		switch raw[i] {
+		case '"':
+			quoted = !quoted
+		case '\\':
+			i++
+		case '{', '[':
+			if quoted {
+				continue
+			}
+			if depth++; depth > maxJSONDepth {
+				return false
+			}
+		case '}', ']':
+			if !quoted {
+				depth--
+			}
+		}
+	}
+	return true
+}
+
+// newValue makes sound JSON into a CEL value. Containers keep their raw text
+// and are read when they are looked into; a value belongs to one evaluation
+// and must not be shared between goroutines.
+func newValue(raw []byte) ref.Val {
+	raw = bytes.TrimSpace(raw)
+	if len(raw) == 0 {
+		return types.NewErr("empty value")
+	}
+	switch raw[0] {
+	case '{':
+		return &object{raw: raw}
+	case '[':
+		return &array{raw: raw}
+	case '"':
+		text, err := unquote(raw)
+		if err != nil {
+			return types.NewErr("malformed string")
+		}
+		return types.String(text)
+	case 't', 'f':
+		return types.Bool(raw[0] == 't')
+	case 'n':
+		return types.NullValue
+	default:
+		return newNumber(raw)
+	}
+}
+
+func unquote(raw []byte) (string, error) {
+	var text string
+	if err := json.Unmarshal(raw, &text); err != nil {
+		return "", fmt.Errorf("read string: %w", err)
+	}
+	return text, nil
+}
+
+// newNumber gives a number by its value, whatever its spelling: 1, 1.0 and 1e0
+// are one identity (CONTRACT 3) and must compute alike.
+func newNumber(raw []byte) ref.Val {
+	text := string(raw)
+	if i, err := strconv.ParseInt(text, 10, 64); err == nil {
+		return types.Int(i)
+	}
+	if u, err := strconv.ParseUint(text, 10, 64); err == nil {
+		return types.Uint(u)
+	}
+	if strictjson.Check(raw) != nil {
+		return types.NewErr("a number cannot be computed with exactly")
+	}
+	f, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return types.NewErr("a number cannot be computed with exactly")
+	}
+	const two63 = 1 << 63
+	switch {
+	case f == math.Trunc(f) && -two63 <= f && f < two63:
+		return types.Int(int64(f))
+	case f == math.Trunc(f) && two63 <= f && f < 2*two63:
+		return types.Uint(uint64(f))
+	default:
+		return types.Double(f)
+	}
+}
+
+// object is a JSON object. It differs from CEL's own maps in that it keeps the
+// raw text, its members' order, and errors: comparing with a member that cannot
+// be represented is an error, never an answer.
+type object struct {
+	raw   []byte
+	names []string // in order, each once
+	raws  map[string][]byte
+	vals  map[string]ref.Val
+}
+
+var (
+	_ traits.Mapper = (*object)(nil)
+	_ traits.Lister = (*array)(nil)
+)
+
+func (o *object) read() {
+	if o.raws != nil {
+		return
+	}
+	members, err := strictjson.Members(o.raw)
+	o.raws = make(map[string][]byte, len(members))
+	o.vals = make(map[string]ref.Val, len(members))
+	if err != nil {
+		return // cannot be: the text is sound
+	}
+	for _, m := range members {
+		if _, seen := o.raws[m.Name]; !seen {
+			o.names = append(o.names, m.Name)
+		}
+		o.raws[m.Name] = m.Value // the last counts, as in strictjson.Get
+	}
+}
+
+func (o *object) member(name string) (ref.Val, bool) {
+	o.read()
+	if v, ok := o.vals[name]; ok {
+		return v, true
+	}
+	raw, ok := o.raws[name]
+	if !ok {
+		return nil, false
+	}
+	v := newValue(raw)
+	o.vals[name] = v
+	return v, true
+}
+
+// Find implements traits.Mapper.
+func (o *object) Find(key ref.Val) (ref.Val, bool) {
+	name, ok := key.(types.String)
+	if !ok {
+		return nil, false
+	}
+	return o.member(string(name))
+}
+
+// Get implements traits.Indexer.
+func (o *object) Get(key ref.Val) ref.Val {
+	if v, ok := o.Find(key); ok {
+		return v
+	}
+	return types.NewErr("no such key")
+}
+
+// Contains implements traits.Container.
+func (o *object) Contains(key ref.Val) ref.Val {
+	_, ok := o.Find(key)
+	return types.Bool(ok)
+}
+
+// Size implements traits.Sizer.
+func (o *object) Size() ref.Val {
+	o.read()
+	return types.Int(len(o.names))
+}
+
+// Iterator implements traits.Iterable: the names, in document order.
+func (o *object) Iterator() traits.Iterator {
+	o.read()
+	names := make([]ref.Val, len(o.names))
+	for i, name := range o.names {
+		names[i] = types.String(name)
+	}
+	return types.NewRefValList(types.DefaultTypeAdapter, names).Iterator()
+}
+
+// Equal implements ref.Val.
+func (o *object) Equal(other ref.Val) ref.Val {
+	m, ok := other.(traits.Mapper)
+	if !ok {
+		return types.False
+	}
+	o.read()
+	if m.Size() != types.Int(len(o.names)) {
+		return types.False
+	}
+	for _, name := range o.names {
+		theirs, ok := m.Find(types.String(name))
+		if !ok {
+			return types.False
+		}
+		mine, _ := o.member(name)
+		if equal := equalVals(mine, theirs); equal != types.True {
+			return equal
+		}
+	}
+	return types.True
+}
+
+// ConvertToNative implements ref.Val.
+func (o *object) ConvertToNative(reflect.Type) (any, error) { return nil, errNative }
+
+// ConvertToType implements ref.Val.
+func (o *object) ConvertToType(t ref.Type) ref.Val { return convert(o, types.MapType, t) }
+
+// Type implements ref.Val.
+func (o *object) Type() ref.Type { return types.MapType }
+
+// Value implements ref.Val.
+func (o *object) Value() any { return o }
+
+// array is a JSON array that keeps its raw text.
+type array struct {
+	raw   []byte
+	raws  [][]byte
+	elems []ref.Val
+	ready bool
+}
+
+func (a *array) read() []ref.Val {
+	if a.ready {
+		return a.elems
+	}
+	a.ready = true
+	raws, err := strictjson.Elements(a.raw)
+	if err != nil {
+		return nil // cannot be: the text is sound
+	}
+	a.raws = raws
+	a.elems = make([]ref.Val, len(raws))
+	for i, raw := range raws {
+		a.elems[i] = newValue(raw)
+	}
+	return a.elems
+}
+
+// at returns the raw text of one element.
+func (a *array) at(index int64) ([]byte, bool) {
+	a.read()
+	if index < 0 || index >= int64(len(a.raws)) {
+		return nil, false
+	}
+	return a.raws[index], true
+}
+
+func (a *array) list() traits.Lister {
+	return types.NewRefValList(types.DefaultTypeAdapter, a.read())
+}
+
+// Add implements traits.Adder.
+func (a *array) Add(other ref.Val) ref.Val { return a.list().Add(other) }
+
+// Get implements traits.Indexer.
+func (a *array) Get(index ref.Val) ref.Val { return a.list().Get(index) }
+
+// Iterator implements traits.Iterable.
+func (a *array) Iterator() traits.Iterator { return a.list().Iterator() }
+
+// Size implements traits.Sizer.
+func (a *array) Size() ref.Val { return types.Int(len(a.read())) }
+
+// Contains implements traits.Container. It is an error if no element equals v
+// and some could not be compared.
+func (a *array) Contains(v ref.Val) ref.Val {
+	result := ref.Val(types.False)
+	for _, e := range a.read() {
+		switch equal := equalVals(e, v); {
+		case equal == types.True:
+			return types.True
+		case types.IsError(equal):
+			result = equal
+		}
+	}
+	return result
+}
+
+// Equal implements ref.Val.
+func (a *array) Equal(other ref.Val) ref.Val {
+	l, ok := other.(traits.Lister)
+	if !ok || l.Size() != a.Size() {
+		return types.False
+	}
+	for i, mine := range a.read() {
+		if equal := equalVals(mine, l.Get(types.Int(i))); equal != types.True {
+			return equal
+		}
+	}
+	return types.True
+}
+
+// ConvertToNative implements ref.Val.
+func (a *array) ConvertToNative(reflect.Type) (any, error) { return nil, errNative }
+
+// ConvertToType implements ref.Val.
+func (a *array) ConvertToType(t ref.Type) ref.Val { return convert(a, types.ListType, t) }
+
+// Type implements ref.Val.
+func (a *array) Type() ref.Type { return types.ListType }
+
+// Value implements ref.Val.
+func (a *array) Value() any { return a }
+
+var errNative = fmt.Errorf("convert JSON value: not supported")
+
+func convert(v ref.Val, own *types.Type, t ref.Type) ref.Val {
+	switch t {
+	case own:
+		return v
+	case types.TypeType:
+		return own
+	}
+	return types.NewErr("type conversion error")
+}
+
+// equalVals compares two values; an error on either side is the result.
+func equalVals(a, b ref.Val) ref.Val {
+	if types.IsError(a) {
+		return a
+	}
+	if types.IsError(b) {
+		return b
+	}
+	return types.Equal(a, b)
+}
