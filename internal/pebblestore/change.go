@@ -1,0 +1,197 @@
+package pebblestore
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"holdfast.dev/gateway/internal/ledger"
+)
+
+// change builds the batch of one step. It is used under the scope's stripe, so
+// that what it reads cannot change until its batch is in the log.
+type change struct {
+	db    *pebble.DB
+	scope ledger.Scope
+	now   int64
+	batch *pebble.Batch
+	// written is what the step has written so far, nil for deleted, so that its
+	// later parts see its earlier ones.
+	written map[string][]byte
+}
+
+// apply adds every part of the step but its rows and voids, in the order of the
+// contract, and returns the counters.
+func (c *change) apply(step ledger.Step) ([]int64, error) {
+	for _, k := range step.Delete {
+		if err := c.delete(valueKey(c.scope, k)); err != nil {
+			return nil, err
+		}
+	}
+	for _, p := range step.Put {
+		if err := c.put(p, step.Nonce.Version()); err != nil {
+			return nil, err
+		}
+	}
+	counters, err := c.addAll(step.Add)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range step.Unindex {
+		if err := c.unindex(e); err != nil {
+			return nil, err
+		}
+	}
+	for _, e := range step.Index {
+		if err := c.index(e); err != nil {
+			return nil, err
+		}
+	}
+	return counters, nil
+}
+
+func (c *change) put(p ledger.Put, v ledger.Version) error {
+	expires := expiry(p.Expires)
+	return c.store(valueKey(c.scope, p.Key), expires, encodeValue(v, expires, p.Data))
+}
+
+func (c *change) addAll(adds []ledger.Add) ([]int64, error) {
+	if len(adds) == 0 {
+		return nil, nil
+	}
+	sums := make([]int64, len(adds))
+	for i, a := range adds {
+		sum, err := c.add(a)
+		if err != nil {
+			return nil, err
+		}
+		sums[i] = sum
+	}
+	return sums, nil
+}
+
+func (c *change) add(a ledger.Add) (int64, error) {
+	key := valueKey(c.scope, a.Key)
+	var sum int64
+	_, err := c.view(key, func(raw []byte) error {
+		e, err := decodeEnvelope(raw)
+		if err != nil {
+			return err
+		}
+		if !e.lives(c.now) {
+			return nil
+		}
+		if !e.counter {
+			return ledger.ErrCorrupt // a value stands where a counter belongs
+		}
+		sum = e.sum
+		return nil
+	})
+	if err != nil {
+		return 0, fmt.Errorf("read counter: %w", err)
+	}
+	if (a.Delta > 0 && sum > math.MaxInt64-a.Delta) || (a.Delta < 0 && sum < math.MinInt64-a.Delta) {
+		return 0, errors.New("add to counter: the sum does not fit 64 bits")
+	}
+	sum += a.Delta
+	expires := expiry(a.Expires)
+	return sum, c.store(key, expires, encodeCounter(expires, sum))
+}
+
+// store writes an envelope and notes when it ends. One that has ended already
+// exists for nobody, so it is not written.
+func (c *change) store(key []byte, expires int64, envelope []byte) error {
+	if expires == 0 {
+		return c.set(key, envelope)
+	}
+	if expires <= c.now {
+		return c.delete(key)
+	}
+	if err := c.set(key, envelope); err != nil {
+		return err
+	}
+	return c.batch.Set(expiryKey(expires, key), nil, nil)
+}
+
+// index puts a member at its score, taking it from where it stood.
+func (c *change) index(e ledger.Entry) error {
+	if err := c.unindex(e); err != nil {
+		return err
+	}
+	score := e.Score.UnixMilli()
+	if err := c.set(memberKey(c.scope, e.Index, e.Member), encodeMillis(score)); err != nil {
+		return err
+	}
+	return c.batch.Set(indexKey(c.scope, e.Index, score, e.Member), nil, nil)
+}
+
+// unindex takes a member from where it stands, whatever score the entry names: a
+// wrong one must not leave half of it behind.
+func (c *change) unindex(e ledger.Entry) error {
+	key := memberKey(c.scope, e.Index, e.Member)
+	var score int64
+	stands, err := c.view(key, func(raw []byte) error {
+		var ok bool
+		if score, ok = decodeMillis(raw); !ok {
+			return ledger.ErrCorrupt
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read index member: %w", err)
+	}
+	if !stands {
+		return nil
+	}
+	if err := c.delete(key); err != nil {
+		return err
+	}
+	return c.batch.Delete(indexKey(c.scope, e.Index, score, e.Member), nil)
+}
+
+// append adds rows behind the row with sequence seq and returns the last one's.
+func (c *change) append(rows [][]byte, seq uint64) (uint64, error) {
+	for _, row := range rows {
+		seq++
+		if err := c.batch.Set(rowKey(c.scope, c.now, seq), row, nil); err != nil {
+			return 0, err
+		}
+	}
+	return seq, nil
+}
+
+// view shows the bytes under a key as this step would leave them so far.
+func (c *change) view(key []byte, see func(raw []byte) error) (bool, error) {
+	if raw, ok := c.written[string(key)]; ok {
+		if raw == nil {
+			return false, nil
+		}
+		return true, see(raw)
+	}
+	return view(c.db, key, see)
+}
+
+func (c *change) set(key, value []byte) error {
+	c.written[string(key)] = value
+	return c.batch.Set(key, value, nil)
+}
+
+func (c *change) delete(key []byte) error {
+	c.written[string(key)] = nil
+	return c.batch.Delete(key, nil)
+}
+
+// expiry is a time as envelopes hold it; the zero time is never. The epoch's own
+// millisecond would read as never too, so it is moved by one.
+func expiry(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	if ms := ceilMillis(t); ms != 0 {
+		return ms
+	}
+	return 1
+}

@@ -1,0 +1,283 @@
+package pebblestore
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"holdfast.dev/gateway/internal/ledger"
+)
+
+const (
+	// formatVersion is the version of the key layout and envelopes in keys.go
+	// and envelope.go. Raise it when an older release could misread a newer
+	// folder.
+	formatVersion = 1
+
+	// engineFormat is the engine's own file format. It is named, not "newest",
+	// so that a new release of the engine does not silently make folders that
+	// the last release of the gateway cannot open. From this one on, the log
+	// tells a torn tail (a crash, harmless) from a damaged middle (refused), and
+	// tables carry a checksum in their footer.
+	engineFormat = pebble.FormatTableFormatV6
+
+	// memTableSize is how much is gathered in memory before it becomes a table
+	// file. A claim with its settlement is about 4 KB with keys, so 32 MB is
+	// some 8,000 writes between flushes; replaying that much log at start takes
+	// well under a second. At most memTables of them exist, so a stalled disk
+	// costs 128 MB and then stops the writers, who time out.
+	memTableSize = 32 << 20
+	memTables    = 4
+
+	// cacheSize holds decompressed blocks. The claims being repeated are recent
+	// and mostly in memory tables; the cache serves replays of the last hours.
+	cacheSize = 32 << 20
+
+	// maxOpenFiles stays far below the usual limit of 1,024 descriptors, which
+	// the gateway's connections need.
+	maxOpenFiles = 256
+
+	// bitsPerKey of Bloom filter: most look-ups of a claim are for keys that do
+	// not exist, and a filter of 10 bits answers 99 of 100 without a disk read.
+	bitsPerKey = 10
+)
+
+// openEngine opens the engine in a folder and maps what can go wrong.
+func (s *Store) openEngine(dir string, mem vfs.FS) error {
+	o := engineOptions(s)
+	if o.FS = mem; mem == nil {
+		abs, err := filepath.Abs(dir) // the engine's lock within a process is by name
+		if err != nil {
+			return err
+		}
+		dir = abs
+		o.FS = privateFS{vfs.Default}
+		o.WithFSDefaults() // reports a disk that takes seconds
+	}
+	db, err := pebble.Open(dir, o)
+	if err != nil {
+		return openError(err)
+	}
+	if mem == nil {
+		// A folder that was there before may be open to others. It can belong to
+		// another user (a mounted volume), and then its files are private still.
+		_ = os.Chmod(dir, 0o700)
+	}
+	s.db = db
+	return nil
+}
+
+// closeEngine releases the folder, unless the store has failed: then nobody may
+// open it while this process still has work in it.
+func (s *Store) closeEngine() error {
+	if s.failure.err() != nil {
+		return nil
+	}
+	return s.guard(s.db.Close)
+}
+
+// writeSync writes one value of the store's own to disk. It takes the way of a
+// step's commit, on which a log that cannot be synced is an error.
+func (s *Store) writeSync(key, value []byte) error {
+	b := s.db.NewBatch()
+	if err := b.Set(key, value, nil); err != nil {
+		return errors.Join(err, b.Close())
+	}
+	written, err := s.commit(&stripe{}, b, 0)
+	if err != nil {
+		return err
+	}
+	return written()
+}
+
+func engineOptions(s *Store) *pebble.Options {
+	o := &pebble.Options{
+		Comparer:                    discreetComparer(),
+		CacheSize:                   cacheSize,
+		FormatMajorVersion:          engineFormat,
+		MaxOpenFiles:                maxOpenFiles,
+		MemTableSize:                memTableSize,
+		MemTableStopWritesThreshold: memTables,
+		Logger:                      engineLogger{s.log, s.failure},
+		EventListener:               s.trouble.listener(),
+	}
+	for i := range o.Levels {
+		o.Levels[i].FilterPolicy = bloom.FilterPolicy(bitsPerKey)
+	}
+	return o
+}
+
+// openError tells a folder that another process holds from everything else. The
+// lock is refused with a bare errno, or a text when this process itself holds
+// it; a failure to make the lock's file comes as a path error.
+func openError(err error) error {
+	var path *fs.PathError
+	var errno syscall.Errno
+	switch {
+	case errors.As(err, &path):
+		return err
+	case errors.As(err, &errno) && (errno == syscall.EAGAIN || errno == syscall.EACCES):
+		return ErrInUse
+	case err.Error() == "lock held by current process":
+		return ErrInUse
+	}
+	return err
+}
+
+// prepare checks or writes the format marker and returns the clock's persisted
+// high-water mark, in milliseconds.
+func (s *Store) prepare() (int64, error) {
+	format, ok, err := s.getRaw(keyFormat)
+	if err != nil {
+		return 0, err
+	}
+	if !ok {
+		return 0, s.create()
+	}
+	if len(format) != 4 {
+		return 0, fmt.Errorf("read format: %w", ledger.ErrCorrupt)
+	}
+	if v := binary.BigEndian.Uint32(format); v > formatVersion {
+		return 0, fmt.Errorf("%w: written by a newer release (format %d; this one reads up to %d)",
+			ErrFormat, v, formatVersion)
+	}
+	mark, ok, err := s.getRaw(keyHighWater)
+	if err != nil || !ok {
+		return 0, err
+	}
+	ms, ok := decodeMillis(mark)
+	if !ok {
+		return 0, fmt.Errorf("read clock mark: %w", ledger.ErrCorrupt)
+	}
+	return ms, nil
+}
+
+// create marks a new folder. One with keys but no marker is somebody else's.
+func (s *Store) create() error {
+	iter, err := s.db.NewIter(nil)
+	if err != nil {
+		return err
+	}
+	used := iter.First()
+	if err := iter.Close(); err != nil {
+		return err
+	}
+	if used {
+		return fmt.Errorf("%w: the folder holds another program's data", ErrFormat)
+	}
+	return s.writeSync(keyFormat, binary.BigEndian.AppendUint32(nil, formatVersion))
+}
+
+// discreetComparer orders keys by their bytes, as the engine does by default and
+// under the same name, but never spells one in a message: ids are the callers'.
+func discreetComparer() *pebble.Comparer {
+	c := *pebble.DefaultComparer
+	c.FormatKey = func(key []byte) fmt.Formatter { return keyLength(len(key)) }
+	return &c
+}
+
+type keyLength int
+
+func (n keyLength) Format(f fmt.State, _ rune) { _, _ = fmt.Fprintf(f, "(key of %d bytes)", int(n)) }
+
+// engineLogger passes the engine's messages on.
+type engineLogger struct {
+	log     *slog.Logger
+	failure *failure
+}
+
+func (l engineLogger) Infof(format string, args ...any) {
+	l.log.Debug("storage engine", "message", lazy{format, args})
+}
+
+func (l engineLogger) Errorf(format string, args ...any) {
+	l.log.Error("storage engine", "message", lazy{format, args})
+}
+
+// Fatalf is called where the engine cannot go on: a log or manifest that cannot
+// be written. The engine counts on this call not to return; were it to, a step
+// whose commit just failed would be reported as done. The default ends the
+// process. Here the store fails for good and the engine is held where it stands,
+// with whatever locks it has, so that none of its background work goes on from
+// a state that is not on disk. Callers are told at once, and calls to vendors
+// that are under way can still end in order.
+func (l engineLogger) Fatalf(format string, args ...any) {
+	l.failure.set(fmt.Errorf(format, args...))
+	select {}
+}
+
+// lazy formats a message only if it is logged.
+type lazy struct {
+	format string
+	args   []any
+}
+
+func (m lazy) LogValue() slog.Value { return slog.StringValue(fmt.Sprintf(m.format, m.args...)) }
+
+// trouble holds the last error of the engine's background work (flushing,
+// compacting) until some of it succeeds again. The engine repeats such work by
+// itself; meanwhile claims may soon be stopped for want of room.
+type trouble struct {
+	log  *slog.Logger
+	mu   sync.Mutex
+	last error
+}
+
+func (t *trouble) set(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.last = err
+}
+
+func (t *trouble) err() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.last == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: the last background write to disk failed: %w", ledger.ErrNotReady, t.last)
+}
+
+func (t *trouble) listener() *pebble.EventListener {
+	return &pebble.EventListener{
+		BackgroundError: func(err error) {
+			t.log.Error("storage engine: background write failed", "error", err)
+			t.set(err)
+		},
+		FlushEnd: func(info pebble.FlushInfo) {
+			if info.Err == nil {
+				t.set(nil)
+			}
+		},
+		CompactionEnd: func(info pebble.CompactionInfo) {
+			if info.Err == nil {
+				t.set(nil)
+			}
+		},
+		// The default of this one is Fatalf. One damaged block is answered with
+		// ErrCorrupt where it is read, and must not stop every tenant.
+		DataCorruption: func(info pebble.DataCorruptionInfo) {
+			t.log.Error("storage engine: a table file is damaged", "path", info.Path)
+		},
+		DiskSlow: func(info pebble.DiskSlowInfo) {
+			t.log.Warn("storage engine: the disk is slow", "operation", info.OpType.String(), "duration", info.Duration)
+		},
+		LowDiskSpace: func(info pebble.LowDiskSpaceInfo) {
+			t.log.Warn("storage engine: disk space is running low",
+				"available_bytes", info.AvailBytes, "total_bytes", info.TotalBytes)
+		},
+		WriteStallBegin: func(info pebble.WriteStallBeginInfo) {
+			t.log.Warn("storage engine: writes wait for the disk", "reason", info.Reason)
+		},
+	}
+}

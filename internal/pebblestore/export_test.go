@@ -1,0 +1,87 @@
+package pebblestore
+
+import (
+	"context"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"holdfast.dev/gateway/internal/ledger"
+)
+
+// OpenTicked is Open with the expirer driven by the test.
+func OpenTicked(dir string, opts Options, ticks <-chan time.Time) (*Store, error) {
+	return open(dir, opts, ticks)
+}
+
+// SetUptime replaces the clock nonces live by. It is called before any step.
+func (s *Store) SetUptime(f func() time.Duration) { s.uptime = f }
+
+// Nonces counts the remembered nonces and the entries that will end them.
+func (s *Store) Nonces() (known, endings int) {
+	for i := range s.stripes {
+		n := &s.stripes[i].nonces
+		known += len(n.known)
+		endings += len(n.applied) + len(n.voided)
+	}
+	return known, endings
+}
+
+// Tails counts the remembered row sequences.
+func (s *Store) Tails() (n int) {
+	for i := range s.stripes {
+		n += len(s.stripes[i].tails)
+	}
+	return n
+}
+
+// Corrupt writes bytes under a value key that no encoder makes.
+func (s *Store) Corrupt(scope ledger.Scope, key ledger.Key, bytes []byte) error {
+	return s.db.Set(valueKey(scope, key), bytes, pebble.NoSync)
+}
+
+// RawSet and RawDelete change the engine's keys under the store.
+func (s *Store) RawSet(key, value []byte) error { return s.db.Set(key, value, pebble.Sync) }
+
+// RawKeys counts the engine's keys that begin with a prefix.
+func (s *Store) RawKeys(prefix ...byte) (n int) {
+	iter, err := s.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: prefixEnd(prefix)})
+	if err != nil {
+		return -1
+	}
+	for ok := iter.First(); ok; ok = iter.Next() {
+		n++
+	}
+	if err := iter.Close(); err != nil {
+		return -1
+	}
+	return n
+}
+
+// Flush writes what is in memory to table files.
+func (s *Store) Flush() error { return s.db.Flush() }
+
+// Fatal is the engine reporting that it cannot go on.
+func (s *Store) Fatal(message string) { engineLogger{s.log, s.failure}.Fatalf("%s", message) }
+
+// CloseEngine releases what a failed store keeps until the process ends.
+func (s *Store) CloseEngine() error { return s.db.Close() }
+
+// Hold keeps a scope's stripe until the function it returns is called.
+func (s *Store) Hold(scope ledger.Scope) (release func()) {
+	st := s.stripe(scope)
+	if err := st.lock(context.Background(), s.failure); err != nil {
+		panic(err)
+	}
+	return st.unlock
+}
+
+// The tags of the layout, for RawKeys.
+const (
+	TagExpiry = tagExpiry
+	TagScope  = tagScope
+)
+
+// FormatKey and HighWaterKey are the store's own keys.
+func FormatKey() []byte    { return keyFormat }
+func HighWaterKey() []byte { return keyHighWater }

@@ -1,0 +1,141 @@
+package pebblestore
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"time"
+
+	"holdfast.dev/gateway/internal/ledger"
+)
+
+// The layout of keys. Numbers are big-endian and times are in milliseconds with
+// the sign bit flipped, so that bytes sort as numbers do.
+//
+//	00 name                                 the store's own: format, clock mark
+//	01 expiry(8) value-key                  empty; what to delete when
+//	02 scope(16) 'v' kind(1) id             envelope; see envelope.go
+//	02 scope(16) 'i' index(1) score(8) member   empty; an index in its order
+//	02 scope(16) 'm' index(1) member        score(8); where a member stands
+//	02 scope(16) 'r' at(8) seq(8)           an audit row
+//
+// Ids and members come last in their keys, so they need no length and may be any
+// bytes. Everything of a scope is one range.
+const (
+	tagStore  = 0x00
+	tagExpiry = 0x01
+	tagScope  = 0x02
+
+	tagValue  = 'v'
+	tagIndex  = 'i'
+	tagMember = 'm'
+	tagRow    = 'r'
+)
+
+const (
+	scopeLength = 1 + len(ledger.Scope{}) + 1 // up to and with the tag within the scope
+	maxID       = 255
+)
+
+var (
+	keyFormat    = []byte{tagStore, 'f'}
+	keyHighWater = []byte{tagStore, 't'}
+)
+
+func scoped(scope ledger.Scope, tag byte, extra int) []byte {
+	k := make([]byte, 0, scopeLength+extra)
+	k = append(k, tagScope)
+	k = append(k, scope[:]...)
+	return append(k, tag)
+}
+
+func valueKey(scope ledger.Scope, k ledger.Key) []byte {
+	key := append(scoped(scope, tagValue, 1+len(k.ID)), byte(k.Kind))
+	return append(key, k.ID...)
+}
+
+func indexPrefix(scope ledger.Scope, index ledger.Index) []byte {
+	return append(scoped(scope, tagIndex, 1+8+maxID), byte(index))
+}
+
+func indexKey(scope ledger.Scope, index ledger.Index, score int64, member string) []byte {
+	return append(appendMillis(indexPrefix(scope, index), score), member...)
+}
+
+func memberKey(scope ledger.Scope, index ledger.Index, member string) []byte {
+	return append(append(scoped(scope, tagMember, 1+len(member)), byte(index)), member...)
+}
+
+func rowPrefix(scope ledger.Scope) []byte { return scoped(scope, tagRow, 16) }
+
+func rowKey(scope ledger.Scope, at int64, seq uint64) []byte {
+	return binary.BigEndian.AppendUint64(appendMillis(rowPrefix(scope), at), seq)
+}
+
+// rowCursor spells the end of a row's key, which sorts as the key does.
+func rowCursor(key []byte) string { return hex.EncodeToString(key[scopeLength:]) }
+
+// cursorKey is the row key a cursor came from, if it can be one.
+func cursorKey(scope ledger.Scope, cursor string) ([]byte, bool) {
+	tail, err := hex.DecodeString(cursor)
+	if err != nil || len(tail) != 16 || hex.EncodeToString(tail) != cursor {
+		return nil, false
+	}
+	return append(rowPrefix(scope), tail...), true
+}
+
+// expiryKey orders value keys by the instant of their expiry.
+func expiryKey(expires int64, valueKey []byte) []byte {
+	k := make([]byte, 0, 1+8+len(valueKey))
+	return append(appendMillis(append(k, tagExpiry), expires), valueKey...)
+}
+
+// parseExpiryKey takes an expiry key apart. The scope is the value key's.
+func parseExpiryKey(key []byte) (expires int64, scope ledger.Scope, value []byte, ok bool) {
+	if len(key) < 1+8+scopeLength+1 || key[0] != tagExpiry || key[9] != tagScope {
+		return 0, scope, nil, false
+	}
+	expires, _ = decodeMillis(key[1:9])
+	value = key[9:]
+	copy(scope[:], value[1:])
+	return expires, scope, value, value[scopeLength-1] == tagValue
+}
+
+// after is the first key behind k.
+func after(k []byte) []byte { return append(k[:len(k):len(k)], 0) }
+
+// prefixEnd is the first key behind all that begin with p. No prefix here is all
+// 0xff, since each begins with a tag.
+func prefixEnd(p []byte) []byte {
+	end := append([]byte(nil), p...)
+	for i := len(end) - 1; i >= 0; i-- {
+		if end[i]++; end[i] != 0 {
+			return end[:i+1]
+		}
+	}
+	return nil
+}
+
+func appendMillis(b []byte, ms int64) []byte {
+	return binary.BigEndian.AppendUint64(b, uint64(ms)^(1<<63))
+}
+
+func encodeMillis(ms int64) []byte { return appendMillis(nil, ms) }
+
+func decodeMillis(b []byte) (int64, bool) {
+	if len(b) != 8 {
+		return 0, false
+	}
+	return int64(binary.BigEndian.Uint64(b) ^ (1 << 63)), true
+}
+
+// ceilMillis is the first whole millisecond not before t. A bound rounded up is
+// exact for times that are whole milliseconds themselves.
+func ceilMillis(t time.Time) int64 {
+	ms := t.UnixMilli()
+	if t.Nanosecond()%int(time.Millisecond) != 0 {
+		ms++
+	}
+	return ms
+}
+
+func fromMillis(ms int64) time.Time { return time.UnixMilli(ms).UTC() }

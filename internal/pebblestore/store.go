@@ -1,0 +1,183 @@
+// Package pebblestore is the embedded driver of [ledger.Store]: one folder on
+// one disk, owned by one process, on the Pebble storage engine.
+//
+// The package owns how a step becomes bytes, the order in which steps of a
+// scope happen, and when a step may be called durable. What the bytes mean is
+// left to the packages above.
+//
+// # How a step is made
+//
+// The steps of one scope are made one after another, under the scope's stripe
+// (see stripe): read what the step is conditional on, build one engine batch of
+// all its parts, append that batch to the write-ahead log. Then the stripe is
+// given up, and only after that does the step wait for its fsync. So the next
+// step of the scope is made while the disk is busy, and steps of all scopes
+// that wait at the same time share one fsync (group commit).
+//
+// A step may therefore be decided on a change that is not on disk yet. It
+// cannot be answered before that change is: the log is written and synced in
+// order, so a later batch is durable only if every earlier one is. An answer
+// that writes nothing (a read, a refused step, the repeat of a nonce) has no
+// batch of its own, so it waits for the newest batch of its stripe instead.
+// Nothing that a crash could take back is ever told.
+//
+// # How it fails
+//
+// A call that cannot be answered before its context ends returns
+// [ledger.ErrUnavailable] and is carried to its end in the background.
+//
+// When the log cannot be written or synced, or the engine reports that it
+// cannot go on, what is on disk is unknown. The store then fails for good: each
+// running and later call returns [ledger.ErrUnavailable], nothing more is
+// written, Ready names the cause, and Close leaves the folder locked as it is.
+// The remedy is to repair the disk and start the process again, which reads
+// the folder from its log. A full disk that only delays the engine's background
+// work makes the store not ready, and passes when there is room again.
+package pebblestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"holdfast.dev/gateway/internal/ledger"
+)
+
+// Options are the driver's settings; the zero value is ready for use.
+type Options struct {
+	// Clock is the source of the store's time; nil: time.Now.
+	Clock func() time.Time
+	// Logger receives what the engine reports; nil: nothing is logged.
+	Logger *slog.Logger
+	// FS is the file system; nil: the disk. Only tests set it.
+	FS vfs.FS
+}
+
+// Errors of Open. Both wrap or carry the folder's name, never what is in it.
+var (
+	// ErrInUse means that another process has the folder open.
+	ErrInUse = errors.New("in use by another gateway process")
+	// ErrFormat means that the folder was not written by this release or an
+	// earlier one.
+	ErrFormat = errors.New("unknown store format")
+)
+
+// Store is an open folder. It is safe for concurrent use.
+type Store struct {
+	db      *pebble.DB
+	log     *slog.Logger
+	clock   *clock
+	mark    highWater
+	stripes [stripeCount]stripe
+	seed    maphash.Seed
+	uptime  func() time.Duration // the age of this Store, on a clock nobody sets
+
+	calls   *gate    // the calls running in the background
+	failure *failure // why the store stopped for good, if it did
+	trouble *trouble // what ails the engine's background work just now
+
+	stopExpirer func()
+	closeOnce   sync.Once
+	closeErr    error
+}
+
+var _ ledger.Store = (*Store)(nil)
+
+// Open opens the store in a folder, making it if it does not exist. The folder
+// is made for the owner alone (mode 0700), and so is every file in it (0600).
+// It fails at once with [ErrInUse] if another process has the folder open, and
+// with [ErrFormat] if a newer release has written to it.
+func Open(dir string, opts Options) (*Store, error) {
+	ticker := time.NewTicker(expireEvery)
+	s, err := open(dir, opts, ticker.C)
+	if err != nil {
+		ticker.Stop()
+		return nil, err
+	}
+	stop := s.stopExpirer
+	s.stopExpirer = func() { ticker.Stop(); stop() }
+	return s, nil
+}
+
+// open is Open with the expirer driven by the caller.
+func open(dir string, opts Options, ticks <-chan time.Time) (*Store, error) {
+	if opts.Clock == nil {
+		opts.Clock = time.Now
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	start := time.Now()
+	s := &Store{
+		log:     opts.Logger,
+		seed:    maphash.MakeSeed(),
+		uptime:  func() time.Duration { return time.Since(start) },
+		calls:   newGate(),
+		failure: newFailure(opts.Logger),
+		trouble: &trouble{log: opts.Logger},
+	}
+	for i := range s.stripes {
+		s.stripes[i].init()
+	}
+	if err := s.guard(func() error { return s.openEngine(dir, opts.FS) }); err != nil {
+		return nil, fmt.Errorf("open store folder %q: %w", dir, err)
+	}
+	var mark int64
+	if err := s.guard(func() (err error) { mark, err = s.prepare(); return err }); err != nil {
+		return nil, fmt.Errorf("open store folder %q: %w", dir, errors.Join(err, s.closeEngine()))
+	}
+	s.mark.committed.Store(mark)
+	s.clock = newClock(opts.Clock, time.UnixMilli(mark))
+	s.stopExpirer = s.startExpirer(ticks)
+	return s, nil
+}
+
+// Now returns the store's clock, to the millisecond.
+func (s *Store) Now() time.Time { return s.clock.now() }
+
+// Ready says whether a claim made now would be safe: the store is open, has not
+// failed, and the engine's last background write succeeded. It touches no disk.
+func (s *Store) Ready(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return unavailable(err)
+	}
+	if err := s.failure.err(); err != nil {
+		return err
+	}
+	if !s.calls.open() {
+		return errClosed
+	}
+	return s.trouble.err()
+}
+
+// Close waits for running calls, writes the clock's last mark and releases the
+// folder. After the store has failed for good it releases nothing: the folder
+// stays locked until the process ends, and Close returns the cause.
+func (s *Store) Close() error {
+	s.closeOnce.Do(func() { s.closeErr = s.close() })
+	return s.closeErr
+}
+
+func (s *Store) close() error {
+	idle := s.calls.shut()
+	select {
+	case <-idle:
+	case <-s.failure.ch:
+	}
+	s.stopExpirer()
+	err := s.failure.err()
+	if err == nil {
+		err = s.guard(func() error { return s.writeSync(keyHighWater, encodeMillis(s.clock.now().UnixMilli())) })
+	}
+	if err := errors.Join(err, s.closeEngine()); err != nil {
+		return fmt.Errorf("close store: %w", err)
+	}
+	return nil
+}
