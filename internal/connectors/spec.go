@@ -58,6 +58,7 @@ type ActionSpec struct {
 	ExposeHeaders []string // vendor headers shown in the answer, canonical names
 
 	Idempotency *Idempotency // nil: the vendor has no key for this action
+	Outcomes    []Outcome    // of each rule, in order; Verdict.Rule is an index
 	Checks      []CheckRule
 }
 

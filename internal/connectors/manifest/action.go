@@ -42,6 +42,7 @@ func (b *builder) action(name string, f fileAction) *action {
 	}
 	a.request = requests.compile(f.Request, at+"/request")
 	for i, outcome := range f.Outcomes {
+		a.spec.Outcomes = append(a.spec.Outcomes, connectors.Outcome(outcome.Is))
 		a.rules = append(a.rules, b.rule(outcome, pointerAt(at+"/outcomes", i), members))
 	}
 	a.result = b.result(&f.Result, at+"/result", members)
