@@ -96,7 +96,7 @@ func (o *owner) notSent(reason string) finding {
 // answer that a rule of the connector recognises is unknown.
 func (o *owner) judge(ctx context.Context, x wire.Exchange, m mask) finding {
 	f := finding{settlement: dedupe.Settlement{
-		State: dedupe.Held,
+		State:   dedupe.Held,
 		Outcome: dedupe.Outcome{Phase: string(x.Phase), Reason: x.Reason, VendorStatus: x.Status},
 		Attempt: &dedupe.Attempt{At: o.s.claims.Now().Add(-x.Duration), Duration: x.Duration,
 			Phase: string(x.Phase), Reason: x.Reason, Status: x.Status},

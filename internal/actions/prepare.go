@@ -21,7 +21,7 @@ import (
 type write struct {
 	req       Request
 	conn      connections.Connection
-	connector connectors.Connector
+	connector connectors.Loaded
 	spec      connectors.Spec
 	action    connectors.ActionSpec
 	ident     identity.Result
@@ -55,9 +55,11 @@ func (s *Service) identify(ctx context.Context, req Request) (*write, *Error) {
 		}
 		return nil, storeFailure(err)
 	}
-	if w.connector, err = s.catalog.Lookup(w.conn.Connector); err != nil {
-		return nil, fail(NotSent, "the connector of this connection is not loaded; nothing was sent, and an operator has to install it").
-			next(AskOperator).after(time.Minute).cause(err)
+	if w.connector, err = s.catalog.Lookup(ctx, w.conn.Connector); err != nil {
+		if errors.Is(err, connectors.ErrUnknownConnector) {
+			return nil, connectorMissing().cause(err)
+		}
+		return nil, storeFailure(err)
 	}
 	w.spec = w.connector.Spec()
 	action, ok := w.spec.Actions[req.Action]
@@ -73,6 +75,11 @@ func (s *Service) identify(ctx context.Context, req Request) (*write, *Error) {
 		return nil, identityFailure(err)
 	}
 	return w, nil
+}
+
+func connectorMissing() *Error {
+	return fail(NotSent, "the connector of this connection is not loaded; nothing was sent, and an operator has to install or mend it").
+		next(AskOperator).after(time.Minute)
 }
 
 func identityFailure(err error) *Error {
@@ -94,11 +101,18 @@ func identityFailure(err error) *Error {
 func (s *Service) prepare(ctx context.Context, w *write) {
 	w.id = dedupe.NewActionID(s.claims.Now())
 	w.owner = dedupe.NewOwner()
+	if err := s.ready(); err != nil {
+		w.refusal = fail(StoreUnavailable, "the store is not safe to claim in right now, so nothing was sent; repeat the same request").
+			after(time.Second).cause(err)
+		return
+	}
 	switch {
 	case w.req.Principal.Suspended:
 		w.refusal = fail(TenantSuspended, "this tenant is suspended; nothing new is sent for it")
 	case w.conn.Paused:
 		w.refusal = fail(ConnectionPaused, "this connection is paused; nothing new is sent on it")
+	case !w.connector.Claimable:
+		w.refusal = connectorMissing()
 	default:
 		w.refusal = s.plan(ctx, w)
 	}

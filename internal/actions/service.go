@@ -27,7 +27,7 @@ type Accounts interface {
 // Catalog finds connectors: the version a new write on a pin uses, and the
 // exact one an earlier write was claimed with.
 type Catalog interface {
-	Lookup(pin string) (connectors.Connector, error)
+	Lookup(ctx context.Context, pin string) (connectors.Loaded, error)
 	Exact(ctx context.Context, sum connectors.Sum) (connectors.Connector, error)
 }
 
@@ -60,6 +60,10 @@ type Config struct {
 	Sender   Sender
 	Journal  Journal
 
+	// Ready says whether a claim made now would be safe. It must not block: it is
+	// asked on every call.
+	Ready func() error
+
 	Window    time.Duration // replay window of an action that names none
 	MaxResult int64         // bytes of a result that is kept
 
@@ -80,6 +84,7 @@ type Service struct {
 	sealer   Sealer
 	sender   Sender
 	journal  Journal
+	ready    func() error
 
 	window    time.Duration
 	maxResult int64
@@ -103,7 +108,7 @@ type Service struct {
 func New(c Config) (*Service, error) {
 	for name, missing := range map[string]bool{
 		"claims": c.Claims == nil, "accounts": c.Accounts == nil, "catalog": c.Catalog == nil,
-		"sealer": c.Sealer == nil, "sender": c.Sender == nil, "journal": c.Journal == nil,
+		"sealer": c.Sealer == nil, "sender": c.Sender == nil, "journal": c.Journal == nil, "ready": c.Ready == nil,
 		"metrics": c.Metrics == nil, "logger": c.Logger == nil,
 		"window": c.Window <= 0, "max result": c.MaxResult <= 0,
 	} {
@@ -120,7 +125,7 @@ func New(c Config) (*Service, error) {
 	base, stop := context.WithCancel(context.Background())
 	return &Service{
 		claims: c.Claims, accounts: c.Accounts, catalog: c.Catalog, sealer: c.Sealer,
-		sender: c.Sender, journal: c.Journal,
+		sender: c.Sender, journal: c.Journal, ready: c.Ready,
 		window: c.Window, maxResult: c.MaxResult,
 		metrics: c.Metrics, log: c.Logger, tracer: c.Tracer.Tracer("holdfast.dev/gateway/internal/actions"),
 		boot: c.Boot, breakers: newBreakers(),

@@ -50,6 +50,8 @@ func layers() []layer {
 		{pkg: "tenants", may: "ledger seal strictjson audit"},
 		{pkg: "connections", may: "ledger seal strictjson audit"},
 
+		{pkg: "catalog", may: "ledger audit connectors"},
+
 		// Drivers serve the ledger's contract, and see nothing of what is stored.
 		{pkg: "pebblestore", may: "ledger"},
 		{pkg: "redisstore", may: "ledger"},
@@ -58,7 +60,7 @@ func layers() []layer {
 		{pkg: "actions", may: leaves + records + rules},
 		{pkg: "api", may: leaves + records + rules + "actions ."},
 		{pkg: "cmd/gateway", may: leaves + records + rules +
-			"actions api connectors/manifest connectors/builtin pebblestore redisstore telemetry sandbox"},
+			"actions api catalog connectors/manifest connectors/builtin pebblestore redisstore telemetry sandbox"},
 	}
 }
 

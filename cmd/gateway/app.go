@@ -1,0 +1,329 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"holdfast.dev/gateway/internal/actions"
+	"holdfast.dev/gateway/internal/api"
+	"holdfast.dev/gateway/internal/audit"
+	"holdfast.dev/gateway/internal/catalog"
+	"holdfast.dev/gateway/internal/connections"
+	"holdfast.dev/gateway/internal/connectors"
+	"holdfast.dev/gateway/internal/connectors/builtin"
+	"holdfast.dev/gateway/internal/connectors/manifest"
+	"holdfast.dev/gateway/internal/dedupe"
+	"holdfast.dev/gateway/internal/ledger"
+	"holdfast.dev/gateway/internal/pebblestore"
+	"holdfast.dev/gateway/internal/redisstore"
+	"holdfast.dev/gateway/internal/tenants"
+	"holdfast.dev/gateway/internal/wire"
+)
+
+// App is the whole program: what main runs and end-to-end tests boot.
+type App struct {
+	cfg Config
+	log *slog.Logger
+
+	store     ledger.Store
+	ready     *readiness
+	directory *tenants.Directory
+	registry  *connectors.Registry
+	claims    *dedupe.Claims
+	service   *actions.Service
+	metrics   *actions.Metrics
+	wire      *wire.Client
+	front     *api.Server
+
+	public, admin *listener
+	newAdminKey   string // made at this start, to be shown once
+
+	failed chan error // a listener that ended by itself
+
+	background context.CancelFunc
+	jobs       sync.WaitGroup
+	close      sync.Once
+	closeErr   error
+}
+
+// open builds the program and takes its listeners and store. It starts nothing.
+func open(ctx context.Context, cfg Config, log *slog.Logger) (app *App, err error) {
+	a := &App{cfg: cfg, log: log, failed: make(chan error, 2)}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, a.Close())
+		}
+	}()
+	keys, err := loadSecrets(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if keys.newAdmin {
+		a.newAdminKey = keys.adminKey
+	}
+	if a.store, err = openStore(ctx, cfg, log); err != nil {
+		return nil, err
+	}
+	a.ready = newReadiness(a.store.Ready, cfg.StoreTimeout, log)
+	if a.directory, err = tenants.New(tenants.Config{Store: a.store, AdminKey: keys.adminKey}); err != nil {
+		return nil, err
+	}
+	if a.registry, err = a.openRegistry(ctx); err != nil {
+		return nil, err
+	}
+	book, err := connections.NewBook(connections.Config{Store: a.store, Sealer: keys.ring, Validate: a.checkConnection})
+	if err != nil {
+		return nil, err
+	}
+	registerer := prometheus.NewRegistry()
+	registerer.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	a.metrics = actions.NewMetrics(registerer)
+	for _, spec := range a.registry.Specs() {
+		a.metrics.Connectors(spec.Name)
+	}
+	a.claims = dedupe.New(dedupe.Config{
+		Store: a.store, Lease: cfg.Lease, History: history(cfg), Scribe: actions.SystemScribe,
+	})
+	a.wire = wire.New(wire.Config{EgressAllow: cfg.EgressAllow})
+	journal := audit.NewLog(a.store)
+	if a.service, err = actions.New(actions.Config{
+		Claims: a.claims, Accounts: book, Catalog: a.registry, Sealer: keys.ring, Sender: a.wire, Journal: journal, Ready: a.ready.last,
+		Window: cfg.ReplayWindow, MaxResult: cfg.MaxResult, Metrics: a.metrics, Logger: log,
+	}); err != nil {
+		return nil, err
+	}
+	if a.front, err = api.New(api.Config{
+		Actions: a.service, Tenants: a.directory, Connections: book, Connectors: a.registry, Audit: journal,
+		Unsettled: a.claims.Unsettled, Ready: a.ready.now,
+		MaxBody: cfg.MaxBody, Metrics: registerer, Gatherer: registerer, Logger: log,
+	}); err != nil {
+		return nil, err
+	}
+	if a.public, err = listen(cfg.Listen, a.front.Handler(), log); err != nil {
+		return nil, err
+	}
+	if a.admin, err = listen(cfg.AdminListen, a.front.AdminHandler(), log); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+func openStore(ctx context.Context, cfg Config, log *slog.Logger) (ledger.Store, error) {
+	if cfg.isRedis() {
+		s, err := redisstore.Open(ctx, redisOptions(cfg, log))
+		if err != nil {
+			return nil, fmt.Errorf("open store: %w", err)
+		}
+		return s, nil
+	}
+	s, err := pebblestore.Open(cfg.folder(), pebblestore.Options{Logger: log})
+	if err != nil {
+		return nil, fmt.Errorf("open store: %w", err)
+	}
+	return s, nil
+}
+
+// history is how long ended actions stay listed: disk is cheaper than memory.
+func history(cfg Config) time.Duration {
+	if cfg.isRedis() {
+		return 7 * 24 * time.Hour
+	}
+	return 30 * 24 * time.Hour
+}
+
+func (a *App) openRegistry(ctx context.Context) (*connectors.Registry, error) {
+	builtins, err := builtin.Manifests()
+	if err != nil {
+		return nil, err
+	}
+	r, err := connectors.NewRegistry(connectors.Options{
+		Compile: manifest.Compile, Builtin: builtins, Dir: a.cfg.ConnectorsDir, Keeper: catalog.New(a.store),
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := r.Reload(ctx); err != nil {
+		// The good ones are loaded; for the rest the last version that was kept
+		// still answers what was written with it.
+		a.log.ErrorContext(ctx, "connectors not loaded", "error", err)
+	}
+	return r, nil
+}
+
+// checkConnection is the connector's say on a connection.
+func (a *App) checkConnection(s connections.Spec) error {
+	loaded, err := a.registry.Lookup(context.Background(), s.Connector)
+	if err != nil {
+		return &connections.SpecError{Pointer: "/connector", Reason: "there is no such connector"}
+	}
+	spec := loaded.Spec()
+	if err := spec.CheckBaseURL(s.BaseURL, a.egressAllowed); err != nil {
+		return &connections.SpecError{Pointer: "/base_url", Reason: reason(err, connectors.ErrBaseURL)}
+	}
+	if err := spec.Auth.CheckCredentials(s.Credentials); err != nil {
+		return &connections.SpecError{Pointer: "/credentials", Reason: reason(err, connectors.ErrCredentials)}
+	}
+	var input *connectors.InputError
+	if err := spec.ValidateConfig(s.Config); errors.As(err, &input) {
+		p := input.Problems[0]
+		return &connections.SpecError{Pointer: "/config" + p.Pointer, Reason: p.Reason}
+	} else if err != nil {
+		return err
+	}
+	return nil
+}
+
+// reason is an error's sentence without the sentinel's in front.
+func reason(err, sentinel error) string {
+	return strings.TrimPrefix(err.Error(), sentinel.Error()+": ")
+}
+
+// egressAllowed says whether the operator opened a literal host for egress.
+// Names are looked up only when they are dialled, and checked again there.
+func (a *App) egressAllowed(host string) bool {
+	if host == "localhost" {
+		host = "127.0.0.1"
+	}
+	addr, err := netip.ParseAddr(host)
+	if err != nil {
+		return false
+	}
+	for _, p := range a.cfg.EgressAllow {
+		if p.Contains(addr.Unmap()) {
+			return true
+		}
+	}
+	return false
+}
+
+// Start serves and begins the background work.
+func (a *App) Start() error {
+	ctx, cancel := context.WithCancel(context.Background())
+	a.background = cancel
+	if a.ready.now(ctx) == nil {
+		a.keep(ctx) // so that the first request finds its connector
+	}
+	a.jobs.Go(func() { a.ready.watch(ctx) })
+	a.jobs.Go(func() { a.keepConnectors(ctx) })
+	a.jobs.Go(func() { actions.Sweep(ctx, a.claims, a.directory, a.metrics, a.log) })
+	for name, l := range map[string]*listener{"api": a.public, "admin": a.admin} {
+		a.log.Info("listening", "listener", name, "addr", l.addr())
+		a.jobs.Go(func() {
+			if err := l.serve(); err != nil {
+				a.failed <- fmt.Errorf("serve %s: %w", name, err)
+			}
+		})
+	}
+	return nil
+}
+
+// keepEvery is how often the store is asked again to keep the manifests it has
+// not confirmed; until it has, nothing new is written with them.
+const keepEvery = time.Second
+
+func (a *App) keepConnectors(ctx context.Context) {
+	tick := time.NewTicker(keepEvery)
+	defer tick.Stop()
+	for a.ready.last() != nil || !a.keep(ctx) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func (a *App) keep(ctx context.Context) bool {
+	err := a.registry.Keep(ctx)
+	if err != nil && ctx.Err() == nil {
+		a.log.WarnContext(ctx, "connectors not kept yet; nothing new is written with them", "error", err)
+	}
+	return err == nil
+}
+
+// URL is the address of the API.
+func (a *App) URL() string { return "http://" + a.public.addr() }
+
+// AdminURL is the address of metrics and health.
+func (a *App) AdminURL() string { return "http://" + a.admin.addr() }
+
+// Close drains: no new claims, running calls finish or become held, then
+// everything ends. It may be called twice, and without a Start.
+func (a *App) Close() error {
+	a.close.Do(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), a.cfg.DrainTimeout)
+		defer cancel()
+		var errs []error
+		if a.service != nil {
+			a.service.Close(ctx)
+		}
+		for _, l := range []*listener{a.public, a.admin} {
+			if l != nil {
+				errs = append(errs, l.close())
+			}
+		}
+		if a.background != nil {
+			a.background()
+		}
+		a.jobs.Wait()
+		if a.wire != nil {
+			a.wire.Close()
+		}
+		if a.store != nil {
+			errs = append(errs, a.store.Close())
+		}
+		a.closeErr = errors.Join(errs...)
+	})
+	return a.closeErr
+}
+
+// listener is an open socket and the server behind it.
+type listener struct {
+	socket net.Listener
+	server *http.Server
+}
+
+func listen(addr string, h http.Handler, log *slog.Logger) (*listener, error) {
+	socket, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	return &listener{socket: socket, server: api.HTTPServer(h, log)}, nil
+}
+
+func (l *listener) addr() string { return l.socket.Addr().String() }
+
+func (l *listener) serve() error {
+	if err := l.server.Serve(l.socket); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// closePatience is how long answers may take to reach their callers once the
+// calls themselves have ended.
+const closePatience = 5 * time.Second
+
+func (l *listener) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), closePatience)
+	defer cancel()
+	if err := l.server.Shutdown(ctx); err != nil {
+		err = errors.Join(err, l.server.Close())
+		return fmt.Errorf("close listener: %w", err)
+	}
+	if err := l.socket.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+		return fmt.Errorf("close listener: %w", err)
+	}
+	return nil
+}

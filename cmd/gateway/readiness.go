@@ -1,0 +1,61 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"time"
+)
+
+// readiness remembers whether the store may be claimed in, so that every call
+// can ask without a round trip. Until the first answer it may not.
+type readiness struct {
+	ask     func(context.Context) error
+	timeout time.Duration
+	log     *slog.Logger
+	state   atomic.Pointer[error]
+}
+
+// askEvery bounds how long a store that became unsafe is claimed in.
+const askEvery = time.Second
+
+var errNotAsked = errors.New("the store has not been asked yet")
+
+func newReadiness(ask func(context.Context) error, timeout time.Duration, log *slog.Logger) *readiness {
+	r := &readiness{ask: ask, timeout: timeout, log: log}
+	r.state.Store(&errNotAsked)
+	return r
+}
+
+// last is the latest answer.
+func (r *readiness) last() error { return *r.state.Load() }
+
+// now asks.
+func (r *readiness) now(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, r.timeout)
+	defer cancel()
+	err := r.ask(ctx)
+	before := r.state.Swap(&err)
+	switch was := *before; {
+	case err != nil && was == nil, err != nil && errors.Is(was, errNotAsked):
+		r.log.WarnContext(ctx, "store not ready; nothing new is claimed", "error", err)
+	case err == nil && was != nil:
+		r.log.InfoContext(ctx, "store ready")
+	}
+	return err
+}
+
+// watch asks every second until ctx ends.
+func (r *readiness) watch(ctx context.Context) {
+	tick := time.NewTicker(askEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			_ = r.now(ctx) // kept and logged
+		}
+	}
+}

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+
+	"github.com/spf13/cobra"
+
+	"holdfast.dev/gateway/internal/redisstore"
+)
+
+func serveCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "serve", Short: "Run the gateway", Args: noArgs}
+	load := configFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		cfg, err := load()
+		if err != nil {
+			return err
+		}
+		return serve(cmd.Context(), cfg, newLogger(cmd.ErrOrStderr()), cmd.OutOrStdout())
+	}
+	return cmd
+}
+
+func newLogger(w io.Writer) *slog.Logger {
+	return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: slog.LevelInfo}))
+}
+
+// serve runs the gateway until ctx ends, then drains.
+func serve(ctx context.Context, cfg Config, log *slog.Logger, out io.Writer) error {
+	app, err := open(ctx, cfg, log)
+	if err != nil {
+		return err
+	}
+	if app.newAdminKey != "" {
+		// Printed once, where only who started the gateway looks; never logged.
+		if _, err := fmt.Fprintf(out, "platform admin key, shown only now: %s\n", app.newAdminKey); err != nil {
+			return errors.Join(err, app.Close())
+		}
+	}
+	if err := app.Start(); err != nil {
+		return errors.Join(err, app.Close())
+	}
+	select {
+	case <-ctx.Done():
+	case err = <-app.failed:
+	}
+	log.Info("draining")
+	return errors.Join(err, app.Close())
+}
+
+func storeInitCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "init", Args: noArgs,
+		Short: "Prepare a new Redis, once: an empty one is either new or lost, and only you know",
+	}
+	load := configFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		cfg, err := load()
+		if err != nil {
+			return err
+		}
+		if !cfg.isRedis() {
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), "the embedded store needs no preparation: serve makes it")
+			return err
+		}
+		err = redisstore.Init(cmd.Context(), redisOptions(cfg, newLogger(cmd.ErrOrStderr())))
+		if err != nil {
+			return fmt.Errorf("prepare store: %w", err)
+		}
+		_, err = fmt.Fprintln(cmd.OutOrStdout(), "store prepared; gateways may serve on it")
+		return err
+	}
+	return cmd
+}
+
+func redisOptions(cfg Config, log *slog.Logger) redisstore.Options {
+	return redisstore.Options{
+		URL: cfg.Store, Timeout: cfg.StoreTimeout, Ack: cfg.RedisAck, Pipeline: true, Logger: log,
+	}
+}
