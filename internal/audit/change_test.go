@@ -135,3 +135,27 @@ func TestAppendedRowsAreDatedByTheStore(t *testing.T) {
 	require.Equal(t, []string{"1", "2"}, ids(entries))
 	require.Equal(t, noon.Add(5*time.Second), entries[0].At)
 }
+
+// A deleted tenant's scope takes no more changes, not even one that was decided
+// before the deletion.
+func TestClosedScopeIsNotChanged(t *testing.T) {
+	store, _ := openStore(t)
+	closing := func() {
+		step := ledger.Step{Nonce: ledger.NewNonce(), At: store.Now(), Put: []ledger.Put{{Key: audit.ClosedKey()}}}
+		res, err := store.Apply(t.Context(), scope, step)
+		require.NoError(t, err)
+		require.True(t, res.Applied)
+	}
+	racy := &faulty{Store: store, apply: func(next func() (ledger.Result, error), _ ledger.Step) (ledger.Result, error) {
+		closing()
+		return next()
+	}}
+	_, err := audit.Change(t.Context(), racy, scope, fetch(), add)
+	require.ErrorIs(t, err, audit.ErrClosed)
+	_, err = audit.Change(t.Context(), store, scope, fetch(), add)
+	require.ErrorIs(t, err, audit.ErrClosed)
+	require.Zero(t, marks(t, store))
+
+	_, err = audit.Change(t.Context(), store, ledger.ScopeOf("other"), fetch(), add)
+	require.NoError(t, err)
+}
