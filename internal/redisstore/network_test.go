@@ -84,6 +84,7 @@ func TestStepHeldUpByTheNetwork(t *testing.T) {
 }
 
 func TestServerStoppedAndStarted(t *testing.T) {
+	t.Parallel()
 	modes(t, func(t *testing.T, opts redisstore.Options) {
 		server := redistest.Start(t, redistest.Durable()...)
 		opts.URL = server.URL()
@@ -113,6 +114,7 @@ func TestServerStoppedAndStarted(t *testing.T) {
 }
 
 func TestServerStalledAndResumed(t *testing.T) {
+	t.Parallel()
 	modes(t, func(t *testing.T, opts redisstore.Options) {
 		server := redistest.Start(t)
 		opts.URL, opts.Timeout = server.URL(), impatient
@@ -142,6 +144,7 @@ func TestServerStalledAndResumed(t *testing.T) {
 }
 
 func TestManyCallersOfAStalledServer(t *testing.T) {
+	t.Parallel()
 	modes(t, func(t *testing.T, opts redisstore.Options) {
 		server := redistest.Start(t)
 		opts.URL, opts.Timeout = server.URL(), impatient

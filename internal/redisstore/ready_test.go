@@ -13,6 +13,7 @@ import (
 )
 
 func TestReadyOfADurableStore(t *testing.T) {
+	t.Parallel()
 	modes(t, func(t *testing.T, opts redisstore.Options) {
 		server := redistest.Start(t, redistest.Durable()...)
 		opts.URL = server.URL()
@@ -33,6 +34,7 @@ func TestReadyOfADurableStore(t *testing.T) {
 }
 
 func TestReadySettings(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t, redistest.Durable()...)
 	ready := func(t *testing.T, ack string) error {
 		return open(t, redisstore.Options{URL: server.URL(), Ack: ack}).Ready(t.Context())
@@ -78,6 +80,7 @@ func TestReadySettings(t *testing.T) {
 }
 
 func TestReadyWithReplicasAndNoSyncedFile(t *testing.T) {
+	t.Parallel()
 	master := redistest.Start(t)
 	replica := redistest.Start(t)
 	opts := redisstore.Options{URL: master.URL()}
@@ -96,6 +99,7 @@ func TestReadyWithReplicasAndNoSyncedFile(t *testing.T) {
 }
 
 func TestReadyRights(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t, redistest.Durable()...)
 	require.NoError(t, redisstore.Init(t.Context(), redisstore.Options{URL: server.URL()}))
 	user := func(t *testing.T, name string, rules ...string) error {

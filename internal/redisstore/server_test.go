@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"crypto/rand"
+	"math"
 	"sync"
 	"testing"
 	"time"
@@ -59,6 +60,7 @@ func TestTwoClientsContendForOneClaim(t *testing.T) {
 }
 
 func TestFullMemory(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	s := open(t, redisstore.Options{URL: server.URL()})
 	scope := ledger.ScopeOf("tenant")
@@ -115,6 +117,7 @@ func TestFullMemory(t *testing.T) {
 }
 
 func TestReplicaIsNeitherWrittenNorRead(t *testing.T) {
+	t.Parallel()
 	modes(t, func(t *testing.T, opts redisstore.Options) {
 		server := redistest.Start(t)
 		opts.URL = server.URL()
@@ -285,5 +288,36 @@ func TestWhatExpiresLeavesTheServer(t *testing.T) {
 		left, err := time.ParseDuration(raw(t, "PTTL", k) + "ms")
 		require.NoError(t, err)
 		require.InDelta(t, want.Seconds(), left.Seconds(), 5, k)
+	}
+}
+
+func TestCountersKeepTheirBits(t *testing.T) {
+	s := open(t, redisstore.Options{URL: shared.URL()})
+	scope := ledger.ScopeOf(rand.Text())
+	add := func(id string, deltas ...int64) ledger.Step {
+		step := ledger.Step{Nonce: ledger.NewNonce(), At: s.Now(), Put: []ledger.Put{put("x of "+id, "one")}}
+		for _, d := range deltas {
+			step.Add = append(step.Add, ledger.Add{Key: key(id), Delta: d})
+		}
+		return step
+	}
+	for _, deltas := range [][]int64{
+		{math.MaxInt64, math.MinInt64, 1}, {-1, 1, -1}, {1<<53 + 1, 1}, {1<<32 - 1, 1, -1}, {math.MinInt64, 0, 1}, {-1 << 32, -1},
+	} {
+		id, sum := rand.Text(), int64(0)
+		want := []int64{}
+		for _, d := range deltas {
+			sum += d
+			want = append(want, sum)
+		}
+		require.Equal(t, want, apply(t, s, scope, add(id, deltas...)).Counters)
+	}
+	for _, deltas := range [][]int64{{math.MaxInt64, 1}, {math.MinInt64, -1}, {math.MaxInt64, math.MaxInt64}, {math.MinInt64, math.MinInt64}} {
+		id := rand.Text()
+		_, err := s.Apply(t.Context(), scope, add(id, deltas...))
+		require.ErrorContains(t, err, "overflow")
+		require.NotErrorIs(t, err, ledger.ErrUnavailable)
+		require.False(t, holds(t, s, scope, key("x of "+id)))
+		require.False(t, holds(t, s, scope, key(id)))
 	}
 }
