@@ -1,6 +1,7 @@
 package connectortest
 
 import (
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
@@ -145,11 +146,15 @@ func (s suite) credentials(t *testing.T, op connectors.Op) {
 	planned := s.plan(t, op)
 	require.Empty(t, planned.Header.Get("Authorization"))
 	sent := planned.Clone()
-	require.NoError(t, auth.Apply(&sent, creds))
+	err := auth.Apply(&sent, creds)
+	if errors.Is(err, connectors.ErrAuthType) {
+		t.Skip("this release cannot apply this kind of auth")
+	}
+	require.NoError(t, err)
 	require.NotEqual(t, planned, sent, "Apply must add the credential")
 	require.Equal(t, planned.Body, sent.Body)
 	again := sent.Clone()
-	err := auth.Apply(&again, creds)
+	err = auth.Apply(&again, creds)
 	require.Error(t, err, "a request that has a credential already is refused")
 	require.NotContains(t, err.Error(), sentinel)
 }

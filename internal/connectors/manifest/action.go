@@ -33,7 +33,7 @@ func (b *builder) action(name string, f fileAction) *action {
 	}}
 	b.times(&a.spec, at)
 	members := b.members(&f.Input)
-	b.ignored(f.Identity.Ignore, &f.Input, child(at, "identity/ignore"))
+	b.ignored(f.Identity.Ignore, &f.Input, at+"/identity/ignore")
 
 	requests := b.requests
 	requests.idem, requests.members = a.spec.Idempotency, members

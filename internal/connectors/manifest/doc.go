@@ -17,6 +17,7 @@
 // body.?lines[0].id, copies the JSON token it selects, digit for digit. Any
 // other expression computes, and sees numbers by their value: one with an
 // integral value, however it is spelt, is an int (or a uint above the largest
-// int), any other a double, and one that no int, uint or double holds exactly
-// is an error wherever it is touched. Nothing is rounded in silence.
+// int), any other a double. One that none of these holds exactly can be passed
+// on and compared for equality, and to compute with it is an error. Nothing is
+// rounded in silence.
 package manifest

@@ -53,6 +53,8 @@ func appendVal(dst []byte, v ref.Val, depth int) ([]byte, error) {
 		return strconv.AppendUint(dst, uint64(v), 10), nil
 	case types.Double:
 		return appendDouble(dst, float64(v))
+	case decimal:
+		return append(dst, v...), nil
 	case types.Bool:
 		return strconv.AppendBool(dst, bool(v)), nil
 	case types.Null:

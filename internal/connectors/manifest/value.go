@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"math"
 	"reflect"
-	"strconv"
 	"unicode/utf8"
 
 	"cel.dev/cel-go/common/types"
@@ -86,37 +84,8 @@ func unquote(raw []byte) (string, error) {
 	return text, nil
 }
 
-// newNumber gives a number by its value, whatever its spelling: 1, 1.0 and 1e0
-// are one identity (CONTRACT 3) and must compute alike.
-func newNumber(raw []byte) ref.Val {
-	text := string(raw)
-	if i, err := strconv.ParseInt(text, 10, 64); err == nil {
-		return types.Int(i)
-	}
-	if u, err := strconv.ParseUint(text, 10, 64); err == nil {
-		return types.Uint(u)
-	}
-	if strictjson.Check(raw) != nil {
-		return types.NewErr("a number cannot be computed with exactly")
-	}
-	f, err := strconv.ParseFloat(text, 64)
-	if err != nil {
-		return types.NewErr("a number cannot be computed with exactly")
-	}
-	const two63 = 1 << 63
-	switch {
-	case f == math.Trunc(f) && -two63 <= f && f < two63:
-		return types.Int(int64(f))
-	case f == math.Trunc(f) && two63 <= f && f < 2*two63:
-		return types.Uint(uint64(f))
-	default:
-		return types.Double(f)
-	}
-}
-
 // object is a JSON object. It differs from CEL's own maps in that it keeps the
-// raw text, its members' order, and errors: comparing with a member that cannot
-// be represented is an error, never an answer.
+// raw text and the order of its members.
 type object struct {
 	raw   []byte
 	names []string // in order, each once
@@ -216,8 +185,8 @@ func (o *object) Equal(other ref.Val) ref.Val {
 			return types.False
 		}
 		mine, _ := o.member(name)
-		if equal := equalVals(mine, theirs); equal != types.True {
-			return equal
+		if types.Equal(mine, theirs) != types.True {
+			return types.False
 		}
 	}
 	return types.True
@@ -285,20 +254,8 @@ func (a *array) Iterator() traits.Iterator { return a.list().Iterator() }
 // Size implements traits.Sizer.
 func (a *array) Size() ref.Val { return types.Int(len(a.read())) }
 
-// Contains implements traits.Container. It is an error if no element equals v
-// and some could not be compared.
-func (a *array) Contains(v ref.Val) ref.Val {
-	result := ref.Val(types.False)
-	for _, e := range a.read() {
-		switch equal := equalVals(e, v); {
-		case equal == types.True:
-			return types.True
-		case types.IsError(equal):
-			result = equal
-		}
-	}
-	return result
-}
+// Contains implements traits.Container.
+func (a *array) Contains(v ref.Val) ref.Val { return a.list().Contains(v) }
 
 // Equal implements ref.Val.
 func (a *array) Equal(other ref.Val) ref.Val {
@@ -307,8 +264,8 @@ func (a *array) Equal(other ref.Val) ref.Val {
 		return types.False
 	}
 	for i, mine := range a.read() {
-		if equal := equalVals(mine, l.Get(types.Int(i))); equal != types.True {
-			return equal
+		if types.Equal(mine, l.Get(types.Int(i))) != types.True {
+			return types.False
 		}
 	}
 	return types.True
@@ -336,15 +293,4 @@ func convert(v ref.Val, own *types.Type, t ref.Type) ref.Val {
 		return own
 	}
 	return types.NewErr("type conversion error")
-}
-
-// equalVals compares two values; an error on either side is the result.
-func equalVals(a, b ref.Val) ref.Val {
-	if types.IsError(a) {
-		return a
-	}
-	if types.IsError(b) {
-		return b
-	}
-	return types.Equal(a, b)
 }

@@ -71,11 +71,17 @@ func refuseAt(line int, pointer, reason string) *connectors.ManifestError {
 
 var yamlLine = regexp.MustCompile(`^(?:yaml: )?line (\d+): `)
 
+// parserError tells the errors whose line the YAML library counts from zero.
+var parserError = regexp.MustCompile(`^did not find expected ([<',]|node|key|'-')`)
+
 func refuseYAML(err error) *connectors.ManifestError {
 	text, line := err.Error(), 0
 	if found := yamlLine.FindStringSubmatch(text); found != nil {
 		line, _ = strconv.Atoi(found[1])
 		text = text[len(found[0]):]
+		if parserError.MatchString(text) {
+			line++
+		}
 	}
 	return refuse(line, "this is not YAML: "+text+" (quote an expression that holds one of ? : { } [ ] , #)")
 }
