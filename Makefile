@@ -10,6 +10,11 @@ TESTFLAGS ?= -race -shuffle=on -timeout=10m -p=2
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI         := .bin/golangci-lint-$(GOLANGCI_VERSION)
 
+# Checks requests against Stripe's own OpenAPI document. Its version stands in
+# cmd/gateway/stripe_test.go too.
+STRIPE_MOCK_VERSION := v0.203.0
+STRIPE_MOCK         := .bin/stripe-mock-$(STRIPE_MOCK_VERSION)
+
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -25,11 +30,11 @@ build: ## Build the binary: .bin/gateway
 	go build -o .bin/gateway ./cmd/gateway
 
 .PHONY: test
-test: redis-server ## Run every test with the race detector
+test: redis-server $(STRIPE_MOCK) ## Run every test with the race detector
 	go test $(TESTFLAGS) ./...
 
 .PHONY: cover
-cover: redis-server ## Run every test and print the coverage of each function
+cover: redis-server $(STRIPE_MOCK) ## Run every test and print the coverage of each function
 	go test $(TESTFLAGS) -coverpkg=./... -coverprofile=.bin/cover.out ./...
 	go tool cover -func=.bin/cover.out
 
@@ -67,3 +72,7 @@ redis-server:
 $(GOLANGCI):
 	GOBIN=$(CURDIR)/.bin/new go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
 	mv .bin/new/golangci-lint $@
+
+$(STRIPE_MOCK):
+	GOBIN=$(CURDIR)/.bin/new CGO_ENABLED=0 go install github.com/stripe/stripe-mock@$(STRIPE_MOCK_VERSION)
+	mv .bin/new/stripe-mock $@

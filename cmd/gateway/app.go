@@ -95,10 +95,11 @@ func open(ctx context.Context, cfg Config, log *slog.Logger) (app *App, err erro
 	a.claims = dedupe.New(dedupe.Config{
 		Store: a.store, Lease: cfg.Lease, History: history(cfg), Scribe: actions.SystemScribe,
 	})
-	a.wire = wire.New(wire.Config{EgressAllow: cfg.EgressAllow})
+	cfg.wire.EgressAllow = cfg.EgressAllow
+	a.wire = wire.New(cfg.wire)
 	journal := audit.NewLog(a.store)
 	if a.service, err = actions.New(actions.Config{
-		Claims: a.claims, Accounts: book, Catalog: a.registry, Sealer: keys.ring, Sender: a.wire, Journal: journal, Ready: a.ready.last,
+		Claims: a.claims, Keys: a.directory, Accounts: book, Catalog: a.registry, Sealer: keys.ring, Sender: a.wire, Journal: journal, Ready: a.ready.last,
 		Window: cfg.ReplayWindow, MaxResult: cfg.MaxResult, Metrics: a.metrics, Logger: log,
 	}); err != nil {
 		return nil, err

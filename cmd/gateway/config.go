@@ -15,6 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"holdfast.dev/gateway/internal/seal"
+	"holdfast.dev/gateway/internal/wire"
 )
 
 // Config is the whole configuration (CONTRACT 7). Every field has a default or
@@ -38,6 +39,10 @@ type Config struct {
 	MaxBody      int64 // bytes of a request
 	MaxResult    int64 // bytes of a result that is kept
 	DrainTimeout time.Duration
+
+	// wire is how vendors are reached. Only tests set it (their own authorities
+	// and names).
+	wire wire.Config
 }
 
 func defaultConfig() Config {

@@ -53,8 +53,8 @@ func (s *Service) do(ctx context.Context, req Request) (Reply, *Error) {
 }
 
 // claim identifies, prepares and claims. It is made again if the connection
-// changes between the reading of it and the claim: a paused, deleted or changed
-// connection is never claimed on.
+// changes between the reading of it and the claim: nothing is claimed on a
+// connection, with a key or for a tenant that is not as it was read.
 func (s *Service) claim(ctx context.Context, req Request) (*write, dedupe.Claimed, *Error) {
 	for range guardTries {
 		w, e := s.identify(ctx, req)
@@ -75,7 +75,10 @@ func (s *Service) claim(ctx context.Context, req Request) (*write, dedupe.Claime
 		}
 		return w, claimed, nil
 	}
-	return nil, dedupe.Claimed{}, fail(StoreUnavailable, "the connection is being changed; nothing was sent, repeat the request").after(time.Second)
+	// It is not the connection then, which was read afresh each time: the key or
+	// the tenant has changed since it was remembered. The repeat is told how.
+	s.keys.Forget(req.Principal.KeyID)
+	return nil, dedupe.Claimed{}, fail(StoreUnavailable, "the key, tenant or connection was changed just now; nothing was sent, repeat the same request").after(time.Second)
 }
 
 func (s *Service) claimOnce(ctx context.Context, w *write) (dedupe.Claimed, error) {
@@ -90,9 +93,9 @@ func (s *Service) claimOnce(ctx context.Context, w *write) (dedupe.Claimed, erro
 		KeyID: w.req.Principal.KeyID, RequestID: w.req.RequestID,
 		ID: w.id, Owner: w.owner,
 		Draft: s.draft(ctx, w),
-		Guard: []ledger.Expect{{
+		Guard: append(w.req.Principal.Guards(), ledger.Expect{
 			Key: ledger.Key{Kind: ledger.Connection, ID: w.conn.Name}, Version: w.conn.Version,
-		}},
+		}),
 		MayAcquire: w.refusal == nil, DryRun: w.req.DryRun,
 		RetryRefused: w.req.RetryRefused, AllowDuplicate: w.req.AllowDuplicate,
 		Scribe: s.scribe(ctx, w.req),

@@ -210,7 +210,7 @@ func breakerError(x wire.Exchange) error {
 // vendor rather than of us.
 func vendorsFault(reason string) bool {
 	switch reason {
-	case wire.ReasonDNS, wire.ReasonRefused, wire.ReasonDial, wire.ReasonTLS, wire.ReasonDeadline, wire.ReasonDropped:
+	case wire.ReasonDNS, wire.ReasonRefused, wire.ReasonDial, wire.ReasonTLS, wire.ReasonDeadline:
 		return true
 	}
 	return false

@@ -31,6 +31,12 @@ type Catalog interface {
 	Exact(ctx context.Context, sum connectors.Sum) (connectors.Connector, error)
 }
 
+// Keys forgets what it remembers of a caller's key, so that the next request
+// reads it afresh.
+type Keys interface {
+	Forget(keyID string)
+}
+
 // Sealer seals what is kept of a write and makes the keyed hashes that stand
 // for it at a vendor.
 type Sealer interface {
@@ -54,6 +60,7 @@ type Journal interface {
 // otherwise.
 type Config struct {
 	Claims   *dedupe.Claims
+	Keys     Keys
 	Accounts Accounts
 	Catalog  Catalog
 	Sealer   Sealer
@@ -79,6 +86,7 @@ type Config struct {
 // Service is the path of a write. It may be used from many goroutines.
 type Service struct {
 	claims   *dedupe.Claims
+	keys     Keys
 	accounts Accounts
 	catalog  Catalog
 	sealer   Sealer
@@ -107,7 +115,7 @@ type Service struct {
 // New returns a service. It starts nothing; Close ends it.
 func New(c Config) (*Service, error) {
 	for name, missing := range map[string]bool{
-		"claims": c.Claims == nil, "accounts": c.Accounts == nil, "catalog": c.Catalog == nil,
+		"claims": c.Claims == nil, "keys": c.Keys == nil, "accounts": c.Accounts == nil, "catalog": c.Catalog == nil,
 		"sealer": c.Sealer == nil, "sender": c.Sender == nil, "journal": c.Journal == nil, "ready": c.Ready == nil,
 		"metrics": c.Metrics == nil, "logger": c.Logger == nil,
 		"window": c.Window <= 0, "max result": c.MaxResult <= 0,
@@ -124,7 +132,7 @@ func New(c Config) (*Service, error) {
 	}
 	base, stop := context.WithCancel(context.Background())
 	return &Service{
-		claims: c.Claims, accounts: c.Accounts, catalog: c.Catalog, sealer: c.Sealer,
+		claims: c.Claims, keys: c.Keys, accounts: c.Accounts, catalog: c.Catalog, sealer: c.Sealer,
 		sender: c.Sender, journal: c.Journal, ready: c.Ready,
 		window: c.Window, maxResult: c.MaxResult,
 		metrics: c.Metrics, log: c.Logger, tracer: c.Tracer.Tracer("holdfast.dev/gateway/internal/actions"),

@@ -1,0 +1,357 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"holdfast.dev/gateway/internal/vendortest"
+)
+
+// What each fault comes to. The connector probe decides on the status alone;
+// probe-body also looks into the body; both name 2xx, 400, 404, 409, 413, 422,
+// 429, 401 and 403, and nothing else.
+const (
+	held    = "held"
+	done    = "done"
+	refused = "refused"
+	limited = "limited" // released: the vendor's rate limit
+	denied  = "denied"  // released: the credential
+)
+
+// unknownFaults are those from which no connector can tell whether it was done.
+var unknownFaults = []string{
+	"close_after_head", "close_after_body", "reset_after_head", "reset_after_body", "hang", "hang_in_head",
+	"cut_in_status_line", "cut_in_head", "only_103",
+	"garbage_status_line", "garbage_bytes", "garbage_header", "two_status_lines", "two_lengths", "status_099",
+	"http_2_status_line", "endless_head", "endless_1xx",
+	"cut_length", "cut_length_empty", "reset_in_body", "hang_in_body", "cut_chunked", "cut_chunked_in_chunk", "bad_chunk",
+	"cut_json_without_length", "cut_json_without_length_or_type", "cut_empty_without_length",
+	"cut_gzip_without_length", "cut_gzip", "gzip_bad_checksum", "not_gzip",
+	"status_300", "status_301", "status_302", "status_303", "status_304", "status_305", "status_307", "status_308",
+	"status_408", "status_408_close", "status_410", "status_423", "status_425",
+	"status_500", "status_501", "status_502", "status_503", "status_504", "status_520", "status_599", "status_999",
+	"status_101", "html_502",
+}
+
+// wholeAnswers succeed where the status decides; the value says whether they
+// also do where a rule looks for body.arrival.
+var wholeAnswers = map[string]bool{
+	"ok_200": true, "ok_201": true, "103_then_201": true,
+	"ok_204": false, "empty_200": false, "null_200": false, "html_200": false, "html_200_without_length": false,
+	"pdf_200": false, "set_cookie": false, "gzip_200": false, "chunked_200": false, "json_without_length": false,
+	"http_1_0": false, "large_200": false, "100_then_200": false,
+	"gzip_bomb": false, "not_json": false, "html_as_json": false, "brotli": false, "gzip_twice": false, "bytes_after_answer": false,
+}
+
+func expectations(t *testing.T, needsBody bool) map[string]string {
+	want := map[string]string{}
+	for _, name := range unknownFaults {
+		want[name] = held
+	}
+	for name, inBody := range wholeAnswers {
+		want[name] = done
+		if needsBody && !inBody {
+			want[name] = held
+		}
+	}
+	for _, name := range []string{"status_400", "status_404", "status_409", "status_413", "status_422", "early_413"} {
+		want[name] = refused
+	}
+	for _, name := range []string{"status_401", "status_403"} {
+		want[name] = denied
+	}
+	for _, f := range vendortest.Faults() {
+		if strings.HasPrefix(f.Name, "status_429") {
+			want[f.Name] = limited
+		}
+		require.Contains(t, want, f.Name, "every fault of the table has an expectation")
+	}
+	return want
+}
+
+// TestVendorFaults plays every fault on both stores: one arrival, the right
+// answer, and the same answer to the repeat without another arrival.
+func TestVendorFaults(t *testing.T) {
+	onBothStores(t, func(t *testing.T, cfg Config) {
+		app, _ := boot(t, cfg)
+		for _, connector := range []string{"probe", "probe-body"} {
+			want := expectations(t, connector == "probe-body")
+			t.Run(connector, func(t *testing.T) {
+				for i, f := range vendortest.Faults() {
+					t.Run(f.Name, func(t *testing.T) {
+						a := newAgent(t, app.URL())
+						playFault(t, a, connector, f, want[f.Name], i)
+					})
+				}
+			})
+		}
+	})
+}
+
+func playFault(t *testing.T, a *agent, connector string, f vendortest.Fault, want string, n int) {
+	vendor := vendortest.New(t, f.Behaviour)
+	pin := connector + "@1"
+	if f.Hangs {
+		pin = "probe-fast@1" // the hang outlasts any time-out
+	}
+	a.connect("c", pin, vendor.URL())
+	body := fmt.Sprintf(`{"n":%d}`, n)
+	if f.Name == "early_413" {
+		body = fmt.Sprintf(`{"n":%d,"pad":%q}`, n, strings.Repeat("x", 900_000))
+	}
+	first := a.do("c", "create", body)
+	require.Equal(t, 1, vendor.Arrivals(), "%s", first.raw)
+	require.NotContains(t, string(first.raw), "s3cret")
+	switch want {
+	case held:
+		first.is(423, "outcome_unknown").fresh()
+		require.Equal(t, "check_vendor", first.text("next"))
+		require.Equal(t, "manual", first.text("check.how"))
+		again := a.do("c", "create", body).is(423, "outcome_unknown")
+		require.Equal(t, first.text("action_id"), again.text("action_id"))
+		require.Equal(t, "true", again.header.Get("Idempotent-Replayed"))
+	case done:
+		first.is(200, "succeeded").fresh()
+		again := a.do("c", "create", body).is(200, "succeeded").replayed()
+		requireSameResult(t, first, again)
+	case refused:
+		first.is(424, "vendor_refused").fresh()
+		again := a.do("c", "create", body).is(424, "vendor_refused").replayed()
+		require.Equal(t, first.text("vendor.status"), again.text("vendor.status"))
+	case limited, denied:
+		status, code, next := 429, "vendor_rate_limited", "wait_and_repeat"
+		if want == denied {
+			status, code, next = 503, "vendor_unavailable", "ask_operator"
+		}
+		first.is(status, code).retryAfter()
+		require.Equal(t, next, first.text("next"))
+		vendor.Use(vendortest.OK)
+		a.do("c", "create", body).is(200, "succeeded").fresh() // released: the next one runs
+		require.Equal(t, 2, vendor.Arrivals())
+		return
+	}
+	require.Equal(t, 1, vendor.Arrivals(), "the repeat was not sent")
+}
+
+// requireSameResult compares what a first answer and a replay return, byte for
+// byte.
+func requireSameResult(t *testing.T, first, again reply) {
+	t.Helper()
+	require.Equal(t, first.text("id"), again.text("id"))
+	require.Equal(t, first.text("created_at"), again.text("created_at"))
+	var forms []string
+	for _, member := range []string{"result", "result_base64", "result_omitted"} {
+		_, one := first.body[member]
+		_, two := again.body[member]
+		require.Equal(t, one, two, member)
+		if one {
+			forms = append(forms, member)
+			require.Equal(t, rawMember(t, first.raw, member), rawMember(t, again.raw, member))
+		}
+	}
+	require.Len(t, forms, 1, "exactly one form of result")
+}
+
+// TestNothingIsSentWhereNothingCanBe: the claim is released with proof, and the
+// same request runs after the repair.
+func TestNothingIsSentWhereNothingCanBe(t *testing.T) {
+	onBothStores(t, func(t *testing.T, cfg Config) {
+		names := map[string]string{}
+		cfg.wire.Resolver = vendortest.Resolver(vendortest.Static(names))
+		stranger := vendortest.NewTLS(t, nil) // its authority is not known
+		expired := vendortest.Start(t, vendortest.Config{TLS: true, Expired: true})
+		cfg.wire.RootCAs = expired.CertPool()
+		app, _ := boot(t, cfg)
+
+		for name, baseURL := range map[string]string{
+			"refused dial":    vendortest.RefusedURL(t),
+			"NXDOMAIN":        "https://vendor.example",
+			"bad certificate": stranger.URL(),
+			"expired":         expired.URL(),
+		} {
+			t.Run(name, func(t *testing.T) {
+				a := newAgent(t, app.URL())
+				a.connect("c", "probe@1", baseURL)
+				for range 2 {
+					r := a.do("c", "create", `{"n":1}`).is(503, "not_sent").fresh()
+					r.retryAfter()
+					require.Equal(t, "wait_and_repeat", r.text("next"))
+				}
+				require.Equal(t, []string{"claimed", "not_sent", "claimed", "not_sent"}, a.writeEvents())
+			})
+		}
+		require.Zero(t, stranger.Arrivals())
+		require.Zero(t, expired.Arrivals())
+
+		t.Run("runs after the repair", func(t *testing.T) {
+			a := newAgent(t, app.URL())
+			port := reservePort(t)
+			a.connect("c", "probe@1", port.url())
+			a.do("c", "create", `{"n":1}`).is(503, "not_sent")
+			var arrivals atomic.Int64
+			port.serve(t, func(w http.ResponseWriter, _ *http.Request) {
+				arrivals.Add(1)
+				w.WriteHeader(http.StatusCreated)
+			})
+			a.do("c", "create", `{"n":1}`).is(200, "succeeded").fresh()
+			a.do("c", "create", `{"n":1}`).is(200, "succeeded").replayed()
+			require.EqualValues(t, 1, arrivals.Load())
+		})
+
+		t.Run("address that is not permitted", func(t *testing.T) {
+			a := newAgent(t, app.URL())
+			r := a.call("PUT", "/v1/connections/c", map[string]any{
+				"connector": "probe@1", "base_url": "http://10.1.2.3", "credentials": map[string]string{"token": sentinel},
+			})
+			require.Equal(t, 400, r.status, "%s", r.raw)
+		})
+	})
+}
+
+// TestBreaker: a vendor that keeps failing is left alone for a while; what is
+// refused meanwhile was not sent, and what was settled still replays.
+func TestBreaker(t *testing.T) {
+	onBothStores(t, func(t *testing.T, cfg Config) {
+		app, _ := boot(t, cfg)
+		a := newAgent(t, app.URL())
+		vendor := vendortest.New(t, nil)
+		a.connect("c", "probe@1", vendor.URL())
+		a.do("c", "create", `{"n":0}`).is(200, "succeeded")
+		vendor.Use(vendortest.Status(500))
+		opened := 0
+		for n := 1; n <= 12; n++ {
+			if r := a.do("c", "create", fmt.Sprintf(`{"n":%d}`, n)); r.status == 503 {
+				r.is(503, "not_sent").retryAfter()
+				opened++
+			} else {
+				r.is(423, "outcome_unknown")
+			}
+		}
+		require.Equal(t, 4, opened)
+		require.Equal(t, 1+8, vendor.Arrivals())
+		a.do("c", "create", `{"n":0}`).is(200, "succeeded").replayed()
+	})
+}
+
+// writeEvents are the audit events of the tenant's writes, oldest first.
+func (a *agent) writeEvents() []string {
+	a.t.Helper()
+	return slices.DeleteFunc(a.events("order=oldest"), func(e string) bool { return strings.Contains(e, ".") })
+}
+
+// TestWarmConnections: a vendor that takes the second request on a kept
+// connection, does the work and closes. Go's own transport would send it again.
+func TestWarmConnections(t *testing.T) {
+	onBothStores(t, func(t *testing.T, cfg Config) {
+		app, _ := boot(t, cfg)
+		for name, fault := range map[string]vendortest.Behaviour{
+			"closes after the head": vendortest.CloseAfterHead,
+			"closes after the body": vendortest.CloseAfterBody,
+			"resets":                vendortest.ResetAfterBody,
+		} {
+			for _, action := range []string{"create", "remove"} {
+				t.Run(name+" "+action, func(t *testing.T) {
+					a := newAgent(t, app.URL())
+					vendor := vendortest.New(t, vendortest.OK)
+					a.connect("c", "probe@1", vendor.URL())
+					body := func(n int) string {
+						if action == "remove" {
+							return fmt.Sprintf(`{"n":"x%d"}`, n)
+						}
+						return fmt.Sprintf(`{"n":%d}`, n)
+					}
+					a.do("c", action, body(1)).is(200, "succeeded")
+					vendor.Use(fault)
+					a.do("c", action, body(2)).is(423, "outcome_unknown")
+					a.do("c", action, body(2)).is(423, "outcome_unknown")
+					require.Equal(t, 2, vendor.Arrivals(), "one arrival each")
+					for _, r := range vendor.Requests() {
+						require.NotEmpty(t, r.Header.Get("Idempotency-Key"))
+						require.NotEmpty(t, r.Header.Get("X-Idempotency-Key"))
+					}
+				})
+			}
+		}
+	})
+}
+
+// TestHTTP2Vendors: GOAWAY and REFUSED_STREAM make an HTTP/2 client send again.
+// The gateway does not speak HTTP/2 to vendors, so such a vendor gets one
+// request.
+func TestHTTP2Vendors(t *testing.T) {
+	for _, fault := range []vendortest.HTTP2Fault{vendortest.GoAway, vendortest.RefusedStream} {
+		t.Run(string(fault), func(t *testing.T) {
+			vendor := vendortest.Start(t, vendortest.Config{HTTP2: fault, Behaviour: vendortest.CloseAfterBody})
+			cfg := testConfig(t)
+			cfg.Store = embeddedPrefix + t.TempDir()
+			cfg.wire.RootCAs = vendor.CertPool()
+			app, _ := boot(t, cfg)
+			a := newAgent(t, app.URL())
+			a.connect("c", "probe@1", vendor.URL())
+			a.do("c", "create", `{"n":1}`).is(423, "outcome_unknown")
+			a.do("c", "remove", `{"n":"x"}`).is(423, "outcome_unknown")
+			require.Equal(t, 2, vendor.Arrivals())
+			for _, r := range vendor.Requests() {
+				require.Equal(t, "HTTP/1.1", r.Proto)
+			}
+		})
+	}
+}
+
+// TestRateLimitHints: whatever the vendor hints, the caller gets 1 to 300.
+func TestRateLimitHints(t *testing.T) {
+	cfg := testConfig(t)
+	cfg.Store = embeddedPrefix + t.TempDir()
+	app, _ := boot(t, cfg)
+	want := map[string]int{"7": 7, "0": 1, "-5": 1, "86400": 300, "soon": 1}
+	for _, hint := range slices.Sorted(maps.Keys(want)) {
+		a := newAgent(t, app.URL())
+		vendor := vendortest.New(t, vendortest.Status(429, "Retry-After: "+hint))
+		a.connect("c", "probe@1", vendor.URL())
+		require.Equal(t, want[hint], a.do("c", "create", `{"n":1}`).is(429, "vendor_rate_limited").retryAfter(), hint)
+	}
+}
+
+// reserved is a loopback port that refuses connections until it is served.
+type reserved struct{ fd int }
+
+func reservePort(t *testing.T) *reserved {
+	t.Helper()
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = syscall.Close(fd) })
+	require.NoError(t, syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+	return &reserved{fd}
+}
+
+func (r *reserved) url() string {
+	addr, _ := syscall.Getsockname(r.fd)
+	return fmt.Sprintf("http://127.0.0.1:%d", addr.(*syscall.SockaddrInet4).Port)
+}
+
+func (r *reserved) serve(t *testing.T, h http.HandlerFunc) {
+	t.Helper()
+	require.NoError(t, syscall.Listen(r.fd, 16))
+	dup, err := syscall.Dup(r.fd)
+	require.NoError(t, err)
+	file := os.NewFile(uintptr(dup), "listener")
+	l, err := net.FileListener(file)
+	require.NoError(t, err)
+	require.NoError(t, file.Close())
+	server := httptest.NewUnstartedServer(h)
+	require.NoError(t, server.Listener.Close())
+	server.Listener = l
+	server.Start()
+	t.Cleanup(server.Close)
+}
