@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"sync"
 	"syscall"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -223,61 +222,3 @@ type lazy struct {
 }
 
 func (m lazy) LogValue() slog.Value { return slog.StringValue(fmt.Sprintf(m.format, m.args...)) }
-
-// trouble holds the last error of the engine's background work (flushing,
-// compacting) until some of it succeeds again. The engine repeats such work by
-// itself; meanwhile claims may soon be stopped for want of room.
-type trouble struct {
-	log  *slog.Logger
-	mu   sync.Mutex
-	last error
-}
-
-func (t *trouble) set(err error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.last = err
-}
-
-func (t *trouble) err() error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.last == nil {
-		return nil
-	}
-	return fmt.Errorf("%w: the last background write to disk failed: %w", ledger.ErrNotReady, t.last)
-}
-
-func (t *trouble) listener() *pebble.EventListener {
-	return &pebble.EventListener{
-		BackgroundError: func(err error) {
-			t.log.Error("storage engine: background write failed", "error", err)
-			t.set(err)
-		},
-		FlushEnd: func(info pebble.FlushInfo) {
-			if info.Err == nil {
-				t.set(nil)
-			}
-		},
-		CompactionEnd: func(info pebble.CompactionInfo) {
-			if info.Err == nil {
-				t.set(nil)
-			}
-		},
-		// The default of this one is Fatalf. One damaged block is answered with
-		// ErrCorrupt where it is read, and must not stop every tenant.
-		DataCorruption: func(info pebble.DataCorruptionInfo) {
-			t.log.Error("storage engine: a table file is damaged", "path", info.Path)
-		},
-		DiskSlow: func(info pebble.DiskSlowInfo) {
-			t.log.Warn("storage engine: the disk is slow", "operation", info.OpType.String(), "duration", info.Duration)
-		},
-		LowDiskSpace: func(info pebble.LowDiskSpaceInfo) {
-			t.log.Warn("storage engine: disk space is running low",
-				"available_bytes", info.AvailBytes, "total_bytes", info.TotalBytes)
-		},
-		WriteStallBegin: func(info pebble.WriteStallBeginInfo) {
-			t.log.Warn("storage engine: writes wait for the disk", "reason", info.Reason)
-		},
-	}
-}

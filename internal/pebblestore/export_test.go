@@ -27,12 +27,11 @@ func (s *Store) Nonces() (known, endings int) {
 	return known, endings
 }
 
-// Tails counts the remembered row sequences.
-func (s *Store) Tails() (n int) {
+// ForgetTails drops every remembered row sequence.
+func (s *Store) ForgetTails() {
 	for i := range s.stripes {
-		n += len(s.stripes[i].tails)
+		clear(s.stripes[i].tails)
 	}
-	return n
 }
 
 // Corrupt writes bytes under a value key that no encoder makes.
@@ -85,3 +84,6 @@ const (
 // FormatKey and HighWaterKey are the store's own keys.
 func FormatKey() []byte    { return keyFormat }
 func HighWaterKey() []byte { return keyHighWater }
+
+// Failed is closed once the store has failed for good.
+func (s *Store) Failed() <-chan struct{} { return s.failure.ch }

@@ -1,7 +1,6 @@
 package pebblestore
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -52,7 +51,7 @@ func unavailable(cause error) error {
 // readError maps an error of the engine's reads. A checksum that does not match
 // is corruption; anything else is a disk that did not answer.
 func readError(verb string, err error) error {
-	if errors.Is(err, pebble.ErrCorruption) {
+	if pebble.IsCorruptionError(err) {
 		return fmt.Errorf("%s: %w", verb, ledger.ErrCorrupt)
 	}
 	return fmt.Errorf("%s: %w", verb, unavailable(err))

@@ -1,0 +1,96 @@
+package pebblestore
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"holdfast.dev/gateway/internal/ledger"
+)
+
+// trouble is what the engine reports of its background work. A flush or a
+// compaction that fails is repeated by the engine itself until it succeeds;
+// until then claims may at any time be stopped for want of room, so the store is
+// not ready.
+type trouble struct {
+	log *slog.Logger
+
+	mu         sync.Mutex
+	ended      error // how the last flush ended, to tell whose a background error is
+	flush      error // nil once a flush has succeeded
+	compaction error // nil once a compaction has succeeded
+}
+
+func (t *trouble) err() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	cause := cmp.Or(t.flush, t.compaction)
+	if cause == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: the last background write to disk failed: %w", ledger.ErrNotReady, cause)
+}
+
+// failed notes a background error. The engine repeats at once what failed, so
+// only the first of a kind is logged.
+func (t *trouble) failed(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	kind := &t.compaction
+	if err == t.ended {
+		kind = &t.flush
+	}
+	if *kind == nil {
+		t.log.Error("storage engine: background write failed", "error", err)
+	}
+	*kind = err
+}
+
+func (t *trouble) flushed(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ended = err; err == nil {
+		t.over(&t.flush)
+	}
+}
+
+func (t *trouble) compacted(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err == nil {
+		t.over(&t.compaction)
+	}
+}
+
+func (t *trouble) over(kind *error) {
+	if *kind != nil {
+		t.log.Info("storage engine: background writes succeed again")
+	}
+	*kind = nil
+}
+
+func (t *trouble) listener() *pebble.EventListener {
+	return &pebble.EventListener{
+		BackgroundError: t.failed,
+		FlushEnd:        func(info pebble.FlushInfo) { t.flushed(info.Err) },
+		CompactionEnd:   func(info pebble.CompactionInfo) { t.compacted(info.Err) },
+		// The default of this one is Fatalf. One damaged block is answered with
+		// ErrCorrupt where it is read, and must not stop every tenant.
+		DataCorruption: func(info pebble.DataCorruptionInfo) {
+			t.log.Error("storage engine: a table file is damaged", "path", info.Path)
+		},
+		DiskSlow: func(info pebble.DiskSlowInfo) {
+			t.log.Warn("storage engine: the disk is slow", "operation", info.OpType.String(), "duration", info.Duration)
+		},
+		LowDiskSpace: func(info pebble.LowDiskSpaceInfo) {
+			t.log.Warn("storage engine: disk space is running low",
+				"available_bytes", info.AvailBytes, "total_bytes", info.TotalBytes)
+		},
+		WriteStallBegin: func(info pebble.WriteStallBeginInfo) {
+			t.log.Warn("storage engine: writes wait for the disk", "reason", info.Reason)
+		},
+	}
+}
