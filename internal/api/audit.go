@@ -1,0 +1,64 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"holdfast.dev/gateway/internal/audit"
+	"holdfast.dev/gateway/internal/ledger"
+)
+
+// auditor reads audit rows.
+type auditor interface {
+	Query(ctx context.Context, scope ledger.Scope, f audit.Filter, p audit.Page) (rows []audit.Entry, next string, err error)
+}
+
+type auditHandler struct{ log auditor }
+
+func (h *auditHandler) list(c *call) error { return h.listFor(c, c.who.Scope) }
+
+func (h *auditHandler) listFor(c *call, scope ledger.Scope) error {
+	q := c.query("event", "connection", "action", "action_id", "key_id", "since", "until", "order", "limit", "cursor")
+	filter := audit.Filter{
+		Event: q.event(), Connection: q.text("connection"), Action: q.text("action"),
+		ActionID: q.text("action_id"), KeyID: q.text("key_id"),
+		Since: q.time("since"), Until: q.time("until"),
+	}
+	page := audit.Page{Limit: q.limit(), Newest: q.newest(), Cursor: q.text("cursor")}
+	if err := q.err(); err != nil {
+		return err
+	}
+	rows, next, err := h.log.Query(c.ctx(), scope, filter, page)
+	if err != nil {
+		return err
+	}
+	return c.json(http.StatusOK, encodePage(len(rows), next, func(i int, o *object) {
+		if rows[i].Unreadable {
+			o.time("at", rows[i].At)
+			o.flag("unreadable", true)
+			return
+		}
+		o.members(rows[i].Encode())
+	}))
+}
+
+func (q *query) event() audit.Event {
+	e := audit.Event(q.text("event"))
+	if e != "" && !e.Known() {
+		q.refuse("event", "there is no such event")
+	}
+	return e
+}
+
+// newest reads the order, newest first if it is absent.
+func (q *query) newest() bool {
+	switch q.text("order") {
+	case "", "newest":
+		return true
+	case "oldest":
+		return false
+	default:
+		q.refuse("order", "this must be newest or oldest")
+		return true
+	}
+}

@@ -1,0 +1,150 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+
+	"holdfast.dev/gateway/internal/audit"
+	"holdfast.dev/gateway/internal/connections"
+	"holdfast.dev/gateway/internal/ledger"
+)
+
+// unsettled says whether a connection has writes in flight or held.
+type unsettled func(ctx context.Context, scope ledger.Scope, connectionID string) (bool, error)
+
+// connectionBook keeps a tenant's connections.
+type connectionBook interface {
+	Get(ctx context.Context, scope ledger.Scope, name string) (connections.Connection, error)
+	List(ctx context.Context, scope ledger.Scope, cursor string, limit int) ([]connections.Connection, string, error)
+	Put(ctx context.Context, caller audit.Caller, scope ledger.Scope, name string, spec connections.Spec) (connections.Connection, bool, error)
+	Delete(ctx context.Context, caller audit.Caller, scope ledger.Scope, name string,
+		unsettled func(ctx context.Context, scope ledger.Scope, connectionID string) (bool, error)) error
+}
+
+type connectionsHandler struct {
+	book      connectionBook
+	unsettled unsettled
+	maxBody   int64
+}
+
+func (h *connectionsHandler) get(c *call) error {
+	name, err := c.param("name")
+	if err != nil {
+		return err
+	}
+	conn, err := h.book.Get(c.ctx(), c.who.Scope, name)
+	if err != nil {
+		return err
+	}
+	return c.json(http.StatusOK, encodeConnection(conn))
+}
+
+func (h *connectionsHandler) list(c *call) error {
+	q := c.query("limit", "cursor")
+	limit := q.limit()
+	if err := q.err(); err != nil {
+		return err
+	}
+	list, next, err := h.book.List(c.ctx(), c.who.Scope, q.text("cursor"), limit)
+	if err != nil {
+		return err
+	}
+	return c.json(http.StatusOK, encodePage(len(list), next, func(i int, o *object) { writeConnection(o, list[i]) }))
+}
+
+func (h *connectionsHandler) put(c *call) error {
+	name, err := c.param("name")
+	if err != nil {
+		return err
+	}
+	raw, err := c.readJSON(h.maxBody)
+	if err != nil {
+		return err
+	}
+	spec, err := decodeConnection(raw)
+	if err != nil {
+		return err
+	}
+	conn, created, err := h.book.Put(c.ctx(), c.caller(), c.who.Scope, name, spec)
+	if err != nil {
+		return err
+	}
+	status := http.StatusOK
+	if created {
+		status = http.StatusCreated
+	}
+	return c.json(status, encodeConnection(conn))
+}
+
+func (h *connectionsHandler) remove(c *call) error {
+	name, err := c.param("name")
+	if err != nil {
+		return err
+	}
+	if err := h.book.Delete(c.ctx(), c.caller(), c.who.Scope, name, h.unsettled); err != nil {
+		return err
+	}
+	return c.nothing()
+}
+
+// connectionRequest is the body of a PUT. Its credentials go nowhere but into
+// the book, which seals them.
+type connectionRequest struct {
+	Connector   string            `json:"connector"`
+	Config      json.RawMessage   `json:"config"`
+	BaseURL     string            `json:"base_url"`
+	Credentials map[string]string `json:"credentials"`
+	Paused      bool              `json:"paused"`
+	AutoResend  bool              `json:"auto_resend"`
+}
+
+func decodeConnection(raw []byte) (connections.Spec, error) {
+	var in connectionRequest
+	if err := unmarshal(raw, &in); err != nil {
+		return connections.Spec{}, err
+	}
+	has := members(raw)
+	spec := connections.Spec{Connector: in.Connector, Config: in.Config, BaseURL: in.BaseURL, Credentials: in.Credentials}
+	if has["paused"] {
+		spec.Paused = &in.Paused
+	}
+	if has["auto_resend"] {
+		spec.AutoResend = &in.AutoResend
+	}
+	return spec, nil
+}
+
+func encodeConnection(c connections.Connection) []byte {
+	o := newObject(512 + len(c.Config))
+	writeConnection(o, c)
+	return o.bytes()
+}
+
+// writeConnection shows of the credentials which there are and a fingerprint,
+// and there is nothing more in c that it could show.
+func writeConnection(o *object, c connections.Connection) {
+	o.text("name", c.Name)
+	o.text("id", c.ID)
+	o.text("connector", c.Connector)
+	o.raw("config", orJSON(c.Config, "{}"))
+	o.some("base_url", c.BaseURL)
+	o.flag("paused", c.Paused)
+	if c.Closing {
+		o.flag("closing", true)
+	}
+	o.flag("auto_resend", c.AutoResend)
+	o.object("credentials", func(o *object) {
+		o.texts("names", c.CredentialNames)
+		o.some("fingerprint", c.Fingerprint)
+	})
+	o.time("created_at", c.CreatedAt)
+	o.time("updated_at", c.UpdatedAt)
+}
+
+func orJSON(raw []byte, otherwise string) []byte {
+	if len(raw) == 0 {
+		return []byte(otherwise)
+	}
+	return raw
+}

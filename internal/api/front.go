@@ -1,0 +1,90 @@
+package api
+
+import (
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/labstack/echo/v4"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// route is one row of a table: who may make which call, and what answers.
+type route struct {
+	method string
+	path   string // as echo writes it: /v1/actions/:id
+	access access
+	handle func(*call) error
+	// replays: the answer says whether it is a replay.
+	replays bool
+}
+
+// front is what the two listeners have in common: an echo without its own ways
+// of answering.
+type front struct {
+	echo    *echo.Echo
+	log     *slog.Logger
+	now     func() time.Time
+	metrics *metrics
+	methods map[string][]string // path → methods
+}
+
+func newFront(log *slog.Logger, now func() time.Time, m *metrics, who authenticator, routes []route) *front {
+	f := &front{echo: echo.New(), log: log, now: now, metrics: m, methods: make(map[string][]string)}
+	f.echo.HideBanner, f.echo.HidePort = true, true
+	f.echo.HTTPErrorHandler = f.answerError
+	// The address of the connection itself. What a client says of itself in
+	// X-Forwarded-For is not believed.
+	f.echo.IPExtractor = echo.ExtractIPDirect()
+	f.echo.Use(f.observe)
+	for _, rt := range routes {
+		f.echo.Add(rt.method, rt.path, f.serve(rt, who))
+		f.methods[rt.path] = append(f.methods[rt.path], rt.method)
+	}
+	for _, m := range f.methods {
+		slices.Sort(m)
+	}
+	return f
+}
+
+// serve stands before each handler: who asks, and may they. It comes before the
+// body is read.
+func (f *front) serve(rt route, who authenticator) echo.HandlerFunc {
+	return func(ec echo.Context) error {
+		c := callOf(ec)
+		if rt.replays {
+			c.w.Header().Set(headerIdempotentReplayed, boolText(false))
+		}
+		if !rt.access.public {
+			var err error
+			if c.who, err = authenticate(c.ctx(), who, c.r.Header); err != nil {
+				return err
+			}
+			if err := rt.access.check(c.who); err != nil {
+				return err
+			}
+		}
+		return rt.handle(c)
+	}
+}
+
+// allowed lists the methods of a path for the header Allow.
+func (f *front) allowed(path string) string { return strings.Join(f.methods[path], ", ") }
+
+// known returns the method if the route has it, for labels and logs.
+func (f *front) known(method, path string) string {
+	if slices.Contains(f.methods[path], method) {
+		return method
+	}
+	return "other"
+}
+
+func register(r prometheus.Registerer, routes []route) (*metrics, error) {
+	m, err := newMetrics(r, routes)
+	if err != nil {
+		return nil, fmt.Errorf("register metrics of the api: %w", err)
+	}
+	return m, nil
+}

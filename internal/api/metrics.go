@@ -1,0 +1,54 @@
+package api
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"holdfast.dev/gateway/internal/actions"
+)
+
+// metrics counts requests and problems. Labels come from the tables of routes
+// and codes, never from a client.
+type metrics struct {
+	requests *prometheus.CounterVec
+	duration *prometheus.HistogramVec
+	problems *prometheus.CounterVec
+}
+
+func newMetrics(r prometheus.Registerer, routes []route) (*metrics, error) {
+	m := &metrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "holdfast_http_requests_total", Help: "Requests by route and status.",
+		}, []string{"method", "route", "status"}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "holdfast_http_request_duration_seconds", Help: "Time from a request's headers to its answer.",
+			Buckets: []float64{.001, .005, .02, .1, .5, 1, 5, 30, 60, 300, 900},
+		}, []string{"method", "route"}),
+		problems: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "holdfast_problems_total", Help: "Answers that were no success, by code.",
+		}, []string{"code"}),
+	}
+	for code := range kinds {
+		m.problems.WithLabelValues(string(code))
+	}
+	for _, rt := range routes {
+		m.duration.WithLabelValues(rt.method, rt.path)
+	}
+	for _, c := range []prometheus.Collector{m.requests, m.duration, m.problems} {
+		if err := r.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+func (m *metrics) request(method, route string, status int, took time.Duration) {
+	m.requests.WithLabelValues(method, route, strconv.Itoa(status)).Inc()
+	m.duration.WithLabelValues(method, route).Observe(took.Seconds())
+}
+
+func (m *metrics) problem(code actions.Code) {
+	m.problems.WithLabelValues(string(code)).Inc()
+}

@@ -1,0 +1,265 @@
+package api_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"holdfast.dev/gateway/internal/actions"
+	"holdfast.dev/gateway/internal/api"
+	"holdfast.dev/gateway/internal/api/apitest"
+	"holdfast.dev/gateway/internal/audit"
+	"holdfast.dev/gateway/internal/connections"
+	"holdfast.dev/gateway/internal/connectors"
+	"holdfast.dev/gateway/internal/ledger"
+	"holdfast.dev/gateway/internal/tenants"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// service stands for everything behind the api. A nil function is a call that
+// the test does not expect: it panics, which becomes a 500.
+type service struct {
+	do           func(context.Context, actions.Request) (actions.Reply, error)
+	get          func(tenants.Principal, string) (actions.View, error)
+	list         func(tenants.Principal, actions.ListFilter, string, int) ([]actions.View, string, error)
+	check        func(string, string) (actions.CheckResult, error)
+	resolve      func(string, actions.Resolution) (actions.View, error)
+	authenticate func(string) (tenants.Principal, error)
+	specs        func() []connectors.Spec
+	query        func(ledger.Scope, audit.Filter, audit.Page) ([]audit.Entry, string, error)
+	ready        func() error
+	conns        *book
+	people       *people
+}
+
+func (s *service) Do(ctx context.Context, r actions.Request) (actions.Reply, error) {
+	return s.do(ctx, r)
+}
+
+func (s *service) Get(_ context.Context, p tenants.Principal, id string) (actions.View, error) {
+	return s.get(p, id)
+}
+
+func (s *service) List(_ context.Context, p tenants.Principal, f actions.ListFilter, cursor string, limit int) ([]actions.View, string, error) {
+	return s.list(p, f, cursor, limit)
+}
+
+func (s *service) Check(_ context.Context, _ tenants.Principal, id, requestID string) (actions.CheckResult, error) {
+	return s.check(id, requestID)
+}
+
+func (s *service) Resolve(_ context.Context, _ tenants.Principal, id string, r actions.Resolution, _ string) (actions.View, error) {
+	return s.resolve(id, r)
+}
+
+func (s *service) Specs() []connectors.Spec { return s.specs() }
+
+func (s *service) Query(_ context.Context, scope ledger.Scope, f audit.Filter, p audit.Page) ([]audit.Entry, string, error) {
+	return s.query(scope, f, p)
+}
+
+// book stands for connections.Book.
+type book struct {
+	get    func(string) (connections.Connection, error)
+	list   func(string, int) ([]connections.Connection, string, error)
+	put    func(audit.Caller, string, connections.Spec) (connections.Connection, bool, error)
+	remove func(string) error
+}
+
+func (b *book) Get(_ context.Context, _ ledger.Scope, name string) (connections.Connection, error) {
+	return b.get(name)
+}
+
+func (b *book) List(_ context.Context, _ ledger.Scope, cursor string, limit int) ([]connections.Connection, string, error) {
+	return b.list(cursor, limit)
+}
+
+func (b *book) Put(_ context.Context, c audit.Caller, _ ledger.Scope, name string, s connections.Spec) (connections.Connection, bool, error) {
+	return b.put(c, name, s)
+}
+
+func (b *book) Delete(_ context.Context, _ audit.Caller, _ ledger.Scope, name string,
+	_ func(context.Context, ledger.Scope, string) (bool, error)) error {
+	return b.remove(name)
+}
+
+const (
+	tenantKey   = "hf_tenant_key"
+	readKey     = "hf_read_key"
+	platformKey = "platform-admin-key"
+)
+
+// smallest is the least that a `do` can be.
+const smallest = `{"connection":"billing","action":"create_invoice"}`
+
+func someTenant(scopes ...tenants.KeyScope) tenants.Principal {
+	return tenants.Principal{Scope: ledger.ScopeOf("acme"), Tenant: "acme", TenantID: "t1", KeyID: "k1", Scopes: scopes}
+}
+
+// gateway is the api over a stub, and what it logged.
+type gateway struct {
+	*service
+	t      *testing.T
+	server *api.Server
+	public http.Handler
+	logs   *bytes.Buffer
+	reg    *prometheus.Registry
+}
+
+func newGateway(t *testing.T) *gateway {
+	t.Helper()
+	g := &gateway{service: &service{conns: &book{}}, t: t, logs: &bytes.Buffer{}, reg: prometheus.NewRegistry()}
+	g.people = &people{service: g.service}
+	g.authenticate = func(key string) (tenants.Principal, error) {
+		switch key {
+		case tenantKey:
+			return someTenant(tenants.ScopeDo, tenants.ScopeRead, tenants.ScopeResolve, tenants.ScopeManage), nil
+		case readKey:
+			return someTenant(tenants.ScopeRead), nil
+		case platformKey:
+			return tenants.Principal{Platform: true}, nil
+		default:
+			return tenants.Principal{}, tenants.ErrUnauthenticated
+		}
+	}
+	g.ready = func() error { return nil }
+	server, err := api.New(g.config())
+	require.NoError(t, err)
+	g.server, g.public = server, server.Handler()
+	return g
+}
+
+func (g *gateway) config() api.Config {
+	return api.Config{
+		Actions: g.service, Tenants: g.people, Connections: g.conns,
+		Unsettled:  func(context.Context, ledger.Scope, string) (bool, error) { return false, nil },
+		Connectors: g.service, Audit: g.service,
+		Ready:   func(context.Context) error { return g.ready() },
+		MaxBody: 1 << 10, Window: 24 * time.Hour,
+		Metrics: g.reg, Gatherer: g.reg,
+		Logger: slog.New(slog.NewJSONHandler(g.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	}
+}
+
+// answer is a response that has been held against openapi.yaml.
+type answer struct {
+	t      *testing.T
+	status int
+	header http.Header
+	body   []byte
+}
+
+// json is the body as a map; numbers keep their digits.
+func (a answer) json() map[string]any {
+	a.t.Helper()
+	var out map[string]any
+	dec := json.NewDecoder(bytes.NewReader(a.body))
+	dec.UseNumber()
+	require.NoError(a.t, dec.Decode(&out), "%s", a.body)
+	return out
+}
+
+func (a answer) code() string {
+	a.t.Helper()
+	require.Equal(a.t, "application/problem+json", a.header.Get("Content-Type"))
+	code, _ := a.json()["code"].(string)
+	return code
+}
+
+// send makes a request with the tenant's key; options change it.
+func (g *gateway) send(method, path, body string, options ...func(*http.Request)) answer {
+	g.t.Helper()
+	return g.sendTo(g.public, method, path, body, options...)
+}
+
+func (g *gateway) sendTo(h http.Handler, method, path, body string, options ...func(*http.Request)) answer {
+	g.t.Helper()
+	var in io.Reader
+	if body != "" {
+		in = strings.NewReader(body)
+	}
+	req := httptest.NewRequest(method, path, in)
+	req.Header.Set("Authorization", "Bearer "+tenantKey)
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for _, option := range options {
+		option(req)
+	}
+	rec := httptest.NewRecorder()
+	h.ServeHTTP(rec, req)
+	resp := rec.Result()
+	a := answer{t: g.t, status: resp.StatusCode, header: resp.Header, body: rec.Body.Bytes()}
+	apitest.Validate(g.t, req, resp, a.body)
+	return a
+}
+
+func with(name string, values ...string) func(*http.Request) {
+	return func(r *http.Request) {
+		r.Header.Del(name)
+		for _, v := range values {
+			r.Header.Add(name, v)
+		}
+	}
+}
+
+func as(key string) func(*http.Request) { return with("Authorization", "Bearer "+key) }
+
+// people stands for tenants.Directory.
+type people struct {
+	get     func(string) (tenants.Tenant, error)
+	list    func(string, int) ([]tenants.Tenant, string, error)
+	create  func(audit.Caller, tenants.NewTenant) (tenants.Tenant, error)
+	update  func(string, tenants.Patch) (tenants.Tenant, error)
+	remove  func(string) error
+	newKey  func(tenants.Ref, tenants.NewKey) (string, tenants.APIKey, error)
+	keys    func(tenants.Ref) ([]tenants.APIKey, string, error)
+	revoke  func(tenants.Ref, string) error
+	service *service
+}
+
+func (p *people) Authenticate(_ context.Context, key string) (tenants.Principal, error) {
+	return p.service.authenticate(key)
+}
+
+func (p *people) GetTenant(_ context.Context, id string) (tenants.Tenant, error) { return p.get(id) }
+
+func (p *people) ListTenants(_ context.Context, cursor string, limit int) ([]tenants.Tenant, string, error) {
+	return p.list(cursor, limit)
+}
+
+func (p *people) CreateTenant(_ context.Context, c audit.Caller, n tenants.NewTenant) (tenants.Tenant, error) {
+	return p.create(c, n)
+}
+
+func (p *people) UpdateTenant(_ context.Context, _ audit.Caller, id string, patch tenants.Patch) (tenants.Tenant, error) {
+	return p.update(id, patch)
+}
+
+func (p *people) DeleteTenant(_ context.Context, _ audit.Caller, id string) error {
+	return p.remove(id)
+}
+
+func (p *people) CreateKey(_ context.Context, _ audit.Caller, ref tenants.Ref, n tenants.NewKey) (string, tenants.APIKey, error) {
+	return p.newKey(ref, n)
+}
+
+func (p *people) ListKeys(_ context.Context, ref tenants.Ref, _ string, _ int) ([]tenants.APIKey, string, error) {
+	return p.keys(ref)
+}
+
+func (p *people) RevokeKey(_ context.Context, _ audit.Caller, ref tenants.Ref, id string) error {
+	return p.revoke(ref, id)
+}

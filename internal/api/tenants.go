@@ -1,0 +1,182 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"holdfast.dev/gateway/internal/audit"
+	"holdfast.dev/gateway/internal/tenants"
+)
+
+// directory keeps the tenants of the platform.
+type directory interface {
+	GetTenant(ctx context.Context, id string) (tenants.Tenant, error)
+	ListTenants(ctx context.Context, cursor string, limit int) ([]tenants.Tenant, string, error)
+	CreateTenant(ctx context.Context, caller audit.Caller, n tenants.NewTenant) (tenants.Tenant, error)
+	UpdateTenant(ctx context.Context, caller audit.Caller, id string, patch tenants.Patch) (tenants.Tenant, error)
+	DeleteTenant(ctx context.Context, caller audit.Caller, id string) error
+}
+
+type tenantsHandler struct {
+	directory directory
+	actions   *actionsHandler
+	audit     *auditHandler
+	maxBody   int64
+}
+
+func (h *tenantsHandler) create(c *call) error {
+	raw, err := c.readJSON(h.maxBody)
+	if err != nil {
+		return err
+	}
+	var in struct {
+		ID     string         `json:"id"`
+		Name   string         `json:"name"`
+		Limits tenants.Limits `json:"limits"`
+	}
+	if err := unmarshal(raw, &in); err != nil {
+		return err
+	}
+	tenant, err := h.directory.CreateTenant(c.ctx(), c.caller(), tenants.NewTenant{ID: in.ID, Name: in.Name, Limits: in.Limits})
+	if err != nil {
+		return err
+	}
+	c.w.Header().Set("Location", "/v1/tenants/"+tenant.Tenant)
+	return c.json(http.StatusCreated, encodeTenant(tenant))
+}
+
+func (h *tenantsHandler) list(c *call) error {
+	q := c.query("limit", "cursor")
+	limit := q.limit()
+	if err := q.err(); err != nil {
+		return err
+	}
+	list, next, err := h.directory.ListTenants(c.ctx(), q.text("cursor"), limit)
+	if err != nil {
+		return err
+	}
+	return c.json(http.StatusOK, encodePage(len(list), next, func(i int, o *object) { writeTenant(o, list[i]) }))
+}
+
+func (h *tenantsHandler) get(c *call) error {
+	tenant, err := h.named(c)
+	if err != nil {
+		return err
+	}
+	return c.json(http.StatusOK, encodeTenant(tenant))
+}
+
+// named finds the tenant that the path names.
+func (h *tenantsHandler) named(c *call) (tenants.Tenant, error) {
+	id, err := c.param("tenant")
+	if err != nil {
+		return tenants.Tenant{}, err
+	}
+	return h.directory.GetTenant(c.ctx(), id)
+}
+
+func (h *tenantsHandler) update(c *call) error {
+	id, err := c.param("tenant")
+	if err != nil {
+		return err
+	}
+	raw, err := c.readJSON(h.maxBody)
+	if err != nil {
+		return err
+	}
+	patch, err := decodePatch(raw)
+	if err != nil {
+		return err
+	}
+	tenant, err := h.directory.UpdateTenant(c.ctx(), c.caller(), id, patch)
+	if err != nil {
+		return err
+	}
+	return c.json(http.StatusOK, encodeTenant(tenant))
+}
+
+// decodePatch reads what is to change; what is absent stays.
+func decodePatch(raw []byte) (tenants.Patch, error) {
+	var in struct {
+		Name      string         `json:"name"`
+		Suspended bool           `json:"suspended"`
+		Limits    tenants.Limits `json:"limits"`
+	}
+	if err := unmarshal(raw, &in); err != nil {
+		return tenants.Patch{}, err
+	}
+	has := members(raw)
+	var patch tenants.Patch
+	if has["name"] {
+		patch.Name = &in.Name
+	}
+	if has["suspended"] {
+		patch.Suspended = &in.Suspended
+	}
+	if has["limits"] {
+		patch.Limits = &in.Limits
+	}
+	return patch, nil
+}
+
+func (h *tenantsHandler) remove(c *call) error {
+	id, err := c.param("tenant")
+	if err != nil {
+		return err
+	}
+	if err := h.directory.DeleteTenant(c.ctx(), c.caller(), id); err != nil {
+		return err
+	}
+	return c.nothing()
+}
+
+// listActions is the host's look at one tenant's writes.
+func (h *tenantsHandler) listActions(c *call) error {
+	tenant, err := h.named(c)
+	if err != nil {
+		return err
+	}
+	return h.actions.listFor(c, tenants.Principal{
+		Tenant: tenant.Tenant, TenantID: tenant.TenantID, Scope: tenant.Scope,
+		Scopes: []tenants.KeyScope{tenants.ScopeRead},
+	})
+}
+
+// listAudit is the host's look at one tenant's rows.
+func (h *tenantsHandler) listAudit(c *call) error {
+	tenant, err := h.named(c)
+	if err != nil {
+		return err
+	}
+	return h.audit.listFor(c, tenant.Scope)
+}
+
+func encodeTenant(t tenants.Tenant) []byte {
+	o := newObject(512)
+	writeTenant(o, t)
+	return o.bytes()
+}
+
+func writeTenant(o *object, t tenants.Tenant) {
+	o.text("id", t.Tenant)
+	o.some("name", t.Name)
+	o.object("limits", func(o *object) {
+		for _, limit := range []struct {
+			name  string
+			value int64
+		}{
+			{"writes_per_second", t.Limits.WritesPerSecond}, {"concurrent_calls", t.Limits.ConcurrentCalls},
+			{"new_identities", t.Limits.NewIdentities}, {"max_body", t.Limits.MaxBody},
+		} {
+			if limit.value != 0 {
+				o.number(limit.name, limit.value)
+			}
+		}
+	})
+	o.flag("suspended", t.Suspended)
+	if t.Closing {
+		o.flag("closing", true)
+	}
+	o.time("created_at", t.CreatedAt)
+	o.time("updated_at", t.UpdatedAt)
+}
