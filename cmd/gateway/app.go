@@ -107,7 +107,7 @@ func open(ctx context.Context, cfg Config, log *slog.Logger) (app *App, err erro
 	if a.front, err = api.New(api.Config{
 		Actions: a.service, Tenants: a.directory, Connections: book, Connectors: a.registry, Audit: journal,
 		Unsettled: a.claims.Unsettled, Ready: a.ready.now,
-		MaxBody: cfg.MaxBody, Metrics: registerer, Gatherer: registerer, Logger: log,
+		MaxBody: cfg.MaxBody, Window: cfg.ReplayWindow, Metrics: registerer, Gatherer: registerer, Logger: log,
 	}); err != nil {
 		return nil, err
 	}
@@ -148,8 +148,12 @@ func (a *App) openRegistry(ctx context.Context) (*connectors.Registry, error) {
 	if err != nil {
 		return nil, err
 	}
+	compiler, err := manifest.NewCompiler()
+	if err != nil {
+		return nil, err
+	}
 	r, err := connectors.NewRegistry(connectors.Options{
-		Compile: manifest.Compile, Builtin: builtins, Dir: a.cfg.ConnectorsDir, Keeper: catalog.New(a.store),
+		Compile: compiler.Compile, Builtin: builtins, Dir: a.cfg.ConnectorsDir, Keeper: catalog.New(a.store),
 	})
 	if err != nil {
 		return nil, err
