@@ -3,6 +3,8 @@ package connectors
 import (
 	"encoding/base64"
 	"fmt"
+	"maps"
+	"net/http"
 	"net/textproto"
 	"net/url"
 	"slices"
@@ -86,7 +88,8 @@ func (a Auth) CheckCredentials(creds map[string]string) error {
 }
 
 // Apply adds the credential to a planned request. It comes last, on a copy made
-// for the wire: a request that is hashed, stored or shown never holds one.
+// for the wire, and leaves what the copy shares with the original alone: a
+// request that is hashed, stored or shown never holds a credential.
 // Errors wrap ErrCredentials or ErrAuthType and hold no value.
 func (a Auth) Apply(req *Request, creds map[string]string) error {
 	if err := a.CheckCredentials(creds); err != nil {
@@ -117,10 +120,11 @@ func setHeader(req *Request, name, value string) error {
 	if _, taken := req.Header[name]; taken {
 		return fmt.Errorf("%w: the request already has the header that carries it", ErrCredentials)
 	}
-	if req.Header == nil {
-		req.Header = make(map[string][]string, 1)
-	}
-	req.Header[name] = []string{value}
+	// A new map: the old one may be that of the request that is stored.
+	header := make(http.Header, len(req.Header)+1)
+	maps.Copy(header, req.Header)
+	header[name] = []string{value}
+	req.Header = header
 	return nil
 }
 

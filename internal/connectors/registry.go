@@ -54,7 +54,7 @@ type Registry struct {
 	current atomic.Pointer[snapshot]
 
 	loading sync.Mutex // one Reload or Keep at a time
-	whole   bool       // some Reload has taken every file; guarded by loading
+	started bool       // Reload was called before; guarded by loading
 
 	mu   sync.Mutex
 	kept map[Sum]Connector // compiled from the Keeper
@@ -75,9 +75,9 @@ func NewRegistry(opts Options) (*Registry, error) {
 }
 
 // Reload reads the folder and replaces the snapshot. If any file is bad it
-// changes nothing, and the error names every file and line; only at the start,
-// when there is nothing to go on with, the good files are taken without the bad
-// ones. What was loaded for the first time must be given to Keep before it is
+// changes nothing, and the error names every file and line; only the first
+// time, when there is nothing to go on with, the good files are taken without
+// the bad ones. What was loaded for the first time must be given to Keep before it is
 // claimable.
 func (r *Registry) Reload(ctx context.Context) error {
 	r.loading.Lock()
@@ -92,12 +92,10 @@ func (r *Registry) Reload(ctx context.Context) error {
 		return fmt.Errorf("reload connectors: %w", ctx.Err())
 	}
 	err := errors.Join(problems...)
-	if err == nil {
-		r.whole = true
-	}
-	if err == nil || !r.whole {
+	if err == nil || !r.started {
 		r.adopt(snap)
 	}
+	r.started = true
 	if err != nil {
 		return fmt.Errorf("reload connectors: %w", err)
 	}
@@ -201,13 +199,16 @@ func (r *Registry) Specs() []Spec {
 	return list
 }
 
-// adopt makes a snapshot the current one. An entry the Keeper has confirmed
-// before needs no second confirmation.
+// adopt makes a snapshot the current one. What the Keeper has said of an entry
+// before still holds.
 func (r *Registry) adopt(snap *snapshot) {
 	old := r.current.Load()
 	for sum, e := range snap.bySum {
-		known := old != nil && old.bySum[sum] != nil && old.bySum[sum].claimable.Load()
-		e.claimable.Store(known || r.opts.Keeper == nil)
+		e.claimable.Store(r.opts.Keeper == nil)
+		if old != nil && old.bySum[sum] != nil {
+			e.claimable.Store(old.bySum[sum].claimable.Load())
+			e.refused.Store(old.bySum[sum].refused.Load())
+		}
 	}
 	r.current.Store(snap)
 }

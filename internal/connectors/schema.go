@@ -29,8 +29,9 @@ type noLoader struct{}
 
 func (noLoader) Load(string) (any, error) { return nil, errNoLoader }
 
-// schemaURL names the schema inside the compiler. It is never fetched.
-const schemaURL = "schema:input"
+// schemaURL names the schema inside the compiler. It is never fetched. It has a
+// host, or a relative $ref would resolve to the schema itself.
+const schemaURL = "schema://input/"
 
 // CompileSchema compiles a JSON Schema given as JSON.
 func CompileSchema(raw []byte) (*Schema, error) {
@@ -118,6 +119,8 @@ func collect(e *jsonschema.ValidationError, list *[]Problem) {
 	// Of a choice, every branch that failed would be listed: noise that tells
 	// nobody which one was meant.
 	case *kind.OneOf, *kind.AnyOf, *kind.Not, *kind.Contains, *kind.MinContains, *kind.MaxContains:
+	// A name has no place of its own; its own keyword does not say which it was.
+	case *kind.PropertyNames:
 	default:
 		if len(e.Causes) > 0 {
 			for _, cause := range e.Causes {
@@ -137,7 +140,9 @@ func collect(e *jsonschema.ValidationError, list *[]Problem) {
 			*list = append(*list, Problem{Pointer: pointer(at, name), Reason: "there is no such member here; remove it"})
 		}
 	case *kind.PropertyNames:
-		*list = append(*list, Problem{Pointer: pointer(at, k.Property), Reason: "this member name is not allowed here"})
+		// The validator (v6.0.3) does not copy the place, so it may have been
+		// overwritten by the next one: it names the member, not where it is.
+		*list = append(*list, Problem{Reason: "the member name " + strconv.Quote(clip(k.Property, maxName)) + " is not allowed"})
 	default:
 		*list = append(*list, Problem{Pointer: pointer(at), Reason: reason(e.ErrorKind)})
 	}
@@ -216,6 +221,9 @@ func oneOf(want []any) string {
 	}
 	return strings.Join(words, ", ")
 }
+
+// maxName bounds a name in a reason.
+const maxName = 64
 
 // maxPointer bounds a pointer in bytes: it holds names the sender chose.
 const maxPointer = 256

@@ -103,6 +103,9 @@ func (s *snapshot) fits(e *entry, before *snapshot) error {
 		neighbours = append(slices.Clone(neighbours), before.byPin[pin]...)
 	}
 	for _, other := range neighbours {
+		if other.refused.Load() {
+			continue // it made no write, so it binds nobody
+		}
 		if err := sameIdentity(other.spec, e.spec); err != nil {
 			return err
 		}

@@ -48,6 +48,7 @@ func TestManifestsThatAreRefused(t *testing.T) {
 		{"version of two numbers", "1.2.3", `"1.2"`, 3, "pattern"},
 		{"version with a leading zero", "1.2.3", "1.02.3", 3, "pattern"},
 		{"name in capitals", "name: acme", "name: Acme", 3, "pattern"},
+		{"action name in capitals", "  make:\n", "  Make:\n", 1, `"Make" is not allowed`},
 		{"effect read", "effect: create", "effect: read", 9, "one of"},
 		{"no outcomes", "      - {when: status == 201, is: succeeded}\n      - {when: 'status == 400', is: refused, code: body.code}\n      - {when: 'status == 429', is: retryable}\n", "      []\n", 19, "at least 1"},
 
