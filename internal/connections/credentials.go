@@ -1,0 +1,105 @@
+package connections
+
+import (
+	"crypto/subtle"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+
+	"holdfast.dev/gateway/internal/ledger"
+	"holdfast.dev/gateway/internal/strictjson"
+)
+
+// Credentials maps the names that a connector's auth refers to to their values.
+// It prints, logs and encodes as its names alone.
+type Credentials map[string]string
+
+// Names returns the sorted names; of none, an empty list and not nil.
+func (c Credentials) Names() []string {
+	names := slices.AppendSeq(make([]string, 0, len(c)), maps.Keys(c))
+	slices.Sort(names)
+	return names
+}
+
+// Format implements fmt.Formatter: whatever the verb, no value is printed.
+func (c Credentials) Format(s fmt.State, _ rune) { _, _ = fmt.Fprintf(s, "credentials%q", c.Names()) }
+
+// LogValue implements slog.LogValuer likewise.
+func (c Credentials) LogValue() slog.Value { return slog.AnyValue(c.Names()) }
+
+// MarshalJSON implements json.Marshaler likewise.
+func (c Credentials) MarshalJSON() ([]byte, error) { return json.Marshal(c.Names()) }
+
+// Sealer seals credentials and makes their fingerprints. *seal.Ring is one.
+type Sealer interface {
+	Seal(plaintext []byte, aad ...[]byte) []byte
+	Open(sealed []byte, aad ...[]byte) ([]byte, error)
+	MAC(label string, fields ...[]byte) [32]byte
+}
+
+// Labels keep these uses of the sealer apart from everybody else's.
+const (
+	labelSeal        = "connection credentials"
+	labelFingerprint = "connection credentials fingerprint"
+)
+
+const fingerprintBytes = 8
+
+// plain is the form that is sealed: a JSON object, its names sorted.
+func (c Credentials) plain() ([]byte, error) {
+	text, err := json.Marshal(map[string]string(c))
+	if err != nil {
+		return nil, fmt.Errorf("encode credentials: %w", err)
+	}
+	return text, nil
+}
+
+// boundTo lists what sealed credentials belong to: whose they are, and what
+// decides where they are sent. All of it is fixed when a connection is created.
+func boundTo(c *Connection) [][]byte {
+	return [][]byte{[]byte(labelSeal), c.scope[:], []byte(c.ID), []byte(c.Connector), []byte(c.BaseURL), c.Config}
+}
+
+// setCredentials gives a connection its credentials, and says whether they are
+// others than it had. The same ones sealed under a secret key that is not the
+// first any more count as others, so that putting a connection again is enough
+// to let an old key go.
+func (b *Book) setCredentials(c *Connection, creds Credentials) (changed bool, err error) {
+	plain, err := creds.plain()
+	if err != nil {
+		return false, err
+	}
+	mark := b.fingerprint(c, plain)
+	if mark == c.Fingerprint {
+		old, err := b.sealer.Open(c.sealed, boundTo(c)...)
+		if err == nil && subtle.ConstantTimeCompare(old, plain) == 1 {
+			return false, nil
+		}
+	}
+	c.CredentialNames, c.Fingerprint = creds.Names(), mark
+	c.sealed = b.sealer.Seal(plain, boundTo(c)...)
+	return true, nil
+}
+
+// fingerprint is made for each connection apart, so that nobody can tell from
+// two of them that an account is shared.
+func (b *Book) fingerprint(c *Connection, plain []byte) string {
+	sum := b.sealer.MAC(labelFingerprint, c.scope[:], []byte(c.ID), plain)
+	return fmt.Sprintf("%x", sum[:fingerprintBytes])
+}
+
+// Credentials opens a connection's credentials. It needs no store. The error
+// wraps ErrCredentials.
+func (b *Book) Credentials(conn Connection) (map[string]string, error) {
+	plain, err := b.sealer.Open(conn.sealed, boundTo(&conn)...)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrCredentials, err)
+	}
+	creds := map[string]string{}
+	if err := strictjson.Unmarshal(plain, &creds); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrCredentials, ledger.ErrCorrupt) // the cause would quote the text
+	}
+	return creds, nil
+}
