@@ -273,17 +273,18 @@ func TestWhatExpiresLeavesTheServer(t *testing.T) {
 	expires := s.Now().Add(time.Hour)
 	step := ledger.Step{
 		Nonce: ledger.NewNonce(), At: s.Now(),
-		Put:  []ledger.Put{{Key: key("a"), Data: []byte("one"), Expires: expires}, put("forever", "one")},
+		Put: []ledger.Put{{Key: key("a"), Data: []byte("one"), Expires: expires}, put("forever", "one"),
+			{Key: key("over"), Data: []byte("one"), Expires: s.Now().Add(-time.Hour)}},
 		Add:  []ledger.Add{{Key: key("n"), Delta: 1, Expires: expires}},
 		Void: []ledger.Nonce{{1}},
 	}
 	require.True(t, apply(t, s, scope, step).Applied)
 	for k, want := range map[string]time.Duration{
 		valueKey(scope, key("a")): time.Hour, valueKey(scope, key("n")): time.Hour,
-		tag(scope) + "#n" + string(step.Nonce[:]):         ledger.NonceLife,
-		tag(scope) + "#n" + string(step.Void[0][:]):       ledger.VoidLife,
-		tag(scope) + ":e" + "forever":                     -time.Millisecond,
-		tag(scope) + ":e" + "no such thing, to be honest": -2 * time.Millisecond,
+		tag(scope) + "#n" + string(step.Nonce[:]):   ledger.NonceLife,
+		tag(scope) + "#n" + string(step.Void[0][:]): ledger.VoidLife,
+		tag(scope) + ":e" + "forever":               -time.Millisecond,
+		tag(scope) + ":e" + "over":                  -2 * time.Millisecond,
 	} {
 		left, err := time.ParseDuration(raw(t, "PTTL", k) + "ms")
 		require.NoError(t, err)

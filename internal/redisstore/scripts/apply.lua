@@ -13,8 +13,7 @@ local at, before, drift = int(), int(), int()
 local noncelife, voidlife = arg(), arg()
 
 -- 1. A nonce seen before.
-local seen = redis.pcall('GET', noncekey)
-if type(seen) == 'table' then unreadable(seen) end
+local seen = redis.call('GET', noncekey)
 if seen then
   local mark = string.sub(seen, 1, 1)
   if mark == 'V' and #seen == 1 then return { 'V', pack64(now) } end
@@ -46,20 +45,10 @@ for i = 1, int() do voids[i] = key() end
 if not ok then return { 'N', pack64(now), fetch(now, prefix, int()) } end
 
 -- 3. What could fail while writing, checked while nothing is written.
-for _, part in ipairs({ unindex, index }) do
-  for _, e in ipairs(part) do
-    local n = redis.pcall('ZCARD', e[1])
-    if type(n) == 'table' then unreadable(n) end
-  end
-end
-if #rows > 0 then
-  local n = redis.pcall('XLEN', rowskey)
-  if type(n) == 'table' then unreadable(n) end
-end
-for _, n in ipairs(voids) do
-  local s = redis.pcall('GET', n)
-  if type(s) == 'table' then unreadable(s) end
-end
+for _, e in ipairs(unindex) do redis.call('ZCARD', e[1]) end
+for _, e in ipairs(index) do redis.call('ZCARD', e[1]) end
+if #rows > 0 then redis.call('XLEN', rowskey) end
+for _, n in ipairs(voids) do redis.call('GET', n) end
 
 -- Counters are 64-bit two's complement, added by halves: a Lua number holds 53.
 local function sum(a, b)

@@ -8,9 +8,6 @@ local k = key()
 local from, to, limit = arg(), arg(), int()
 local newest, after = arg() == '1', arg() == '1'
 
-local kind = redis.pcall('ZCARD', k)
-if type(kind) == 'table' then unreadable(kind) end
-
 -- below counts the entries with a lower score.
 local function below(score)
   if score == '-inf' then return 0 end

@@ -9,16 +9,10 @@
 local TWO32, TWO31 = 4294967296, 2147483648
 local NONE = string.rep('\0', 8)
 
--- fail ends the script with an error reply. It must only be called before the
--- first write: what a script has written stays written.
+-- fail ends the script with an error reply, as a redis.call does that fails:
+-- the caller sees WRONGTYPE where a key holds what we never put there. Both must
+-- only happen before the first write: what a script has written stays written.
 local function fail(code) error(redis.error_reply(code)) end
-
--- unreadable sorts a failed read: bytes we did not write, or a server that
--- would not answer.
-local function unreadable(reply)
-  if string.sub(reply.err, 1, 9) == 'WRONGTYPE' then fail('HFCORRUPT') end
-  error(reply)
-end
 
 local nextarg, nextkey = 0, 0
 local function arg() nextarg = nextarg + 1 return ARGV[nextarg] end
@@ -45,15 +39,13 @@ end
 
 -- get returns a whole value, or nil if there is none.
 local function get(k, now)
-  local v = redis.pcall('GET', k)
-  if type(v) == 'table' then unreadable(v) end
+  local v = redis.call('GET', k)
   if v and live(v, now) then return v end
 end
 
 -- version returns the version of a value, NONE if there is no value.
 local function version(k, now)
-  local head = redis.pcall('GETRANGE', k, 0, 15)
-  if type(head) == 'table' then unreadable(head) end
+  local head = redis.call('GETRANGE', k, 0, 15)
   if head == '' and redis.call('EXISTS', k) == 0 then return NONE end
   if not live(head, now) then return NONE end
   return string.sub(head, 1, 8)

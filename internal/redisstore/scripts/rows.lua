@@ -2,6 +2,4 @@
 -- KEYS: the rows. ARGV: XRANGE or XREVRANGE, its two bounds, limit.
 -- Reply: as of that command.
 local k, command, from, to = key(), arg(), arg(), arg()
-local found = redis.pcall(command, k, from, to, 'COUNT', arg())
-if found.err then unreadable(found) end
-return found
+return redis.call(command, k, from, to, 'COUNT', arg())
