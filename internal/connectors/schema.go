@@ -208,13 +208,13 @@ func oneOf(want []any) string {
 			words = append(words, "…")
 			break
 		}
-		switch w.(type) {
+		switch w := w.(type) {
 		case map[string]any, []any:
 			words = append(words, "a composite value")
 		case nil:
 			words = append(words, "null")
 		case string:
-			words = append(words, strconv.Quote(w.(string)))
+			words = append(words, strconv.Quote(w))
 		default:
 			words = append(words, fmt.Sprint(w))
 		}

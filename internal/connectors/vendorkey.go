@@ -41,7 +41,7 @@ const (
 // Fits says whether a key of enough entropy fits MaxLen; the error wraps
 // ErrVendorKey.
 func (i Idempotency) Fits() error {
-	need := 0
+	var need int
 	switch i.Format {
 	case KeyHex:
 		need = minHex

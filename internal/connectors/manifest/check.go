@@ -76,11 +76,11 @@ func (l *lookup) find(ctx context.Context, vars scope, ans reading) (connectors.
 		return doubtful, nil
 	}
 	out, err := l.match.eval(ctx, vars)
-	if ctx.Err() != nil {
-		return doubtful, fmt.Errorf("match lookup: %w", ctx.Err())
+	if err != nil {
+		return doubtful, fmt.Errorf("match lookup: %w", err)
 	}
 	list, ok := out.(traits.Lister)
-	if err != nil || !ok {
+	if !ok {
 		return doubtful, nil
 	}
 	size, ok := list.Size().(types.Int)
@@ -91,7 +91,7 @@ func (l *lookup) find(ctx context.Context, vars scope, ans reading) (connectors.
 	case 0:
 		return connectors.Found{Kind: connectors.FoundNone}, nil
 	case 1:
-		return l.one(ctx, vars, list.Get(types.Int(0)))
+		return l.one(ctx, vars, list.Get(types.IntZero))
 	default:
 		return connectors.Found{Kind: connectors.FoundMany, Matches: int(size)}, nil
 	}
@@ -101,8 +101,8 @@ func (l *lookup) find(ctx context.Context, vars scope, ans reading) (connectors.
 // projection then serves an answer and a record in a list.
 func (l *lookup) one(ctx context.Context, vars scope, match ref.Val) (connectors.Found, error) {
 	doubtful := connectors.Found{Kind: connectors.Doubtful}
-	raw, err := appendJSON(nil, match)
-	if err != nil {
+	raw := rawJSON(match)
+	if raw == nil {
 		return doubtful, nil
 	}
 	found := connectors.Found{Kind: connectors.FoundOne, Matches: 1, Result: raw}

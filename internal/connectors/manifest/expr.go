@@ -178,16 +178,6 @@ type step struct {
 	optional bool // .?name or [?index]: none if it is not there
 }
 
-// optional says whether the selection gives an optional value.
-func (s *selection) optional() bool {
-	for _, st := range s.steps {
-		if st.optional {
-			return true
-		}
-	}
-	return false
-}
-
 // names is the path up to the first index.
 func (s *selection) names() []string {
 	var names []string
@@ -268,15 +258,15 @@ var (
 	errNoMember   = errors.New("a member it selects is not there")
 )
 
-// eval runs the expression. CEL's own errors may quote data, so only the fact
-// is passed on.
+// eval runs the expression. It gives nil if that fails: CEL's own errors may
+// quote data, so only the fact is passed on. The error is the context's alone.
 func (e *expr) eval(ctx context.Context, vars scope) (ref.Val, error) {
 	out, _, err := e.program.ContextEval(ctx, (map[string]any)(vars))
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("evaluate expression: %w", ctx.Err())
 	}
-	if err != nil || out == nil || types.IsUnknownOrError(out) {
-		return nil, errExpression
+	if err != nil || types.IsUnknownOrError(out) {
+		out = nil
 	}
 	return out, nil
 }
@@ -287,6 +277,9 @@ func (e *expr) token(ctx context.Context, vars scope) (raw []byte, ok bool, err 
 		return e.plain.walk(vars)
 	}
 	out, err := e.eval(ctx, vars)
+	if err == nil && out == nil {
+		err = errExpression
+	}
 	if err != nil {
 		return nil, false, err
 	}

@@ -28,11 +28,11 @@ func (a *action) judge(ctx context.Context, vars scope, ans reading) (connectors
 	}
 	for i, r := range a.rules {
 		matched, err := r.when.eval(ctx, vars)
-		if ctx.Err() != nil {
-			return doubt(connectors.DoubtRuleFailed, i), fmt.Errorf("judge answer: %w", ctx.Err())
+		if err != nil {
+			return doubt(connectors.DoubtRuleFailed, i), fmt.Errorf("judge answer: %w", err)
 		}
 		yes, isBool := matched.(types.Bool)
-		if err != nil || !isBool {
+		if !isBool {
 			return doubt(connectors.DoubtRuleFailed, i), nil
 		}
 		if yes {
@@ -56,6 +56,7 @@ func (a *action) decide(ctx context.Context, i int, vars scope, ans reading) (co
 			v.Reason = defaultReason(ans.Status)
 		}
 		v.RetryAfter = r.wait(ctx, vars, ans.Header)
+	case connectors.Refused:
 	case connectors.Succeeded:
 		if a.result != nil && (!a.usesBody || ans.state == isJSON) {
 			v.Result = project(ctx, a.result, vars)

@@ -32,6 +32,15 @@ func appendJSON(dst []byte, v ref.Val) ([]byte, error) {
 	return appendVal(dst, v, 0)
 }
 
+// rawJSON is a value as JSON, nil if it has no such form.
+func rawJSON(v ref.Val) []byte {
+	raw, err := appendJSON(nil, v)
+	if err != nil {
+		return nil
+	}
+	return raw
+}
+
 func appendVal(dst []byte, v ref.Val, depth int) ([]byte, error) {
 	switch {
 	case depth > maxJSONDepth:
