@@ -283,13 +283,13 @@ func TestWhatExpiresLeavesTheServer(t *testing.T) {
 		valueKey(scope, key("a")): time.Hour, valueKey(scope, key("n")): time.Hour,
 		tag(scope) + "#n" + string(step.Nonce[:]):   ledger.NonceLife,
 		tag(scope) + "#n" + string(step.Void[0][:]): ledger.VoidLife,
-		tag(scope) + ":e" + "forever":               -time.Millisecond,
-		tag(scope) + ":e" + "over":                  -2 * time.Millisecond,
 	} {
 		left, err := time.ParseDuration(raw(t, "PTTL", k) + "ms")
 		require.NoError(t, err)
 		require.InDelta(t, want.Seconds(), left.Seconds(), 5, k)
 	}
+	require.Equal(t, "-1", raw(t, "PTTL", valueKey(scope, key("forever"))))
+	require.Equal(t, "0", raw(t, "EXISTS", valueKey(scope, key("over"))))
 }
 
 func TestCountersKeepTheirBits(t *testing.T) {

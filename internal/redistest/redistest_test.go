@@ -85,3 +85,14 @@ func do(t *testing.T, s *redistest.Server, args ...string) string {
 	require.NoError(t, err)
 	return reply
 }
+
+func TestCluster(t *testing.T) {
+	nodes := redistest.StartCluster(t, 3)
+	served := 0
+	for _, s := range nodes {
+		if _, err := s.Do(t.Context(), "SET", "k", "v"); err == nil {
+			served++
+		}
+	}
+	require.Equal(t, 1, served, "a key belongs to one master")
+}

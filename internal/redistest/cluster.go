@@ -1,0 +1,70 @@
+package redistest
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// slots is the number of hash slots of a Redis Cluster.
+const slots = 16384
+
+// StartCluster runs a Redis Cluster of so many masters, without replicas, with
+// the slots spread evenly, and stops it when the test ends.
+func StartCluster(t testing.TB, masters int, config ...string) []*Server {
+	t.Helper()
+	nodes := make([]*Server, masters)
+	bus := make([]int, masters)
+	for i := range nodes {
+		port, err := freePort()
+		if err != nil {
+			t.Fatal(err)
+		}
+		bus[i] = port
+		nodes[i] = Start(t, append([]string{"cluster-enabled yes", "cluster-port " + strconv.Itoa(port)}, config...)...)
+	}
+	if err := join(nodes, bus, func(s *Server, args ...string) (string, error) {
+		return s.Do(t.Context(), args...)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return nodes
+}
+
+type doer func(s *Server, args ...string) (string, error)
+
+// join makes the nodes one cluster and waits until each of them says so.
+func join(nodes []*Server, bus []int, do doer) error {
+	for i, s := range nodes {
+		first, last := i*slots/len(nodes), (i+1)*slots/len(nodes)-1
+		if _, err := do(s, "CLUSTER", "ADDSLOTSRANGE", strconv.Itoa(first), strconv.Itoa(last)); err != nil {
+			return fmt.Errorf("give slots to a node: %w", err)
+		}
+		if _, err := do(nodes[0], "CLUSTER", "MEET", "127.0.0.1", strconv.Itoa(s.port), strconv.Itoa(bus[i])); err != nil {
+			return fmt.Errorf("introduce a node: %w", err)
+		}
+	}
+	limit := time.NewTimer(startLimit)
+	defer limit.Stop()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for _, s := range nodes {
+		for !joined(s, len(nodes), do) {
+			select {
+			case <-tick.C:
+			case <-limit.C:
+				return errors.New("start redis cluster: the nodes did not find each other")
+			}
+		}
+	}
+	return nil
+}
+
+func joined(s *Server, nodes int, do doer) bool {
+	info, err := do(s, "CLUSTER", "INFO")
+	return err == nil && strings.Contains(info, "cluster_state:ok") &&
+		strings.Contains(info, "cluster_size:"+strconv.Itoa(nodes)+"\r")
+}
