@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -26,7 +25,8 @@ func decoded(t *testing.T, body string, options ...func(*http.Request)) (*action
 		got = &r
 		return actions.Reply{}, &actions.Error{Code: actions.NotSent}
 	}
-	return got, g.send("POST", "/v1/do", body, options...) //nolint:govet // got is read after send
+	a := g.send("POST", "/v1/do", body, options...)
+	return got, a
 }
 
 func TestDoDecodesEverything(t *testing.T) {
@@ -140,8 +140,8 @@ func TestDoRefusesBeforeAnythingIsDone(t *testing.T) {
 		{name: "broken type", body: smallest, code: "unsupported_media_type", options: []func(*http.Request){with("Content-Type", "application/json;;=")}},
 		{name: "two types", body: smallest, code: "unsupported_media_type", options: []func(*http.Request){with("Content-Type", "application/json", "application/json")}},
 		{name: "gzip", body: smallest, code: "unsupported_media_type", options: []func(*http.Request){with("Content-Encoding", "gzip")}},
-		{name: "too large", body: `{` + pair + `,"body":{"a":"` + strings.Repeat("x", 1<<10) + `"}}`, code: "too_large"},
-		{name: "too large, length unknown", body: `{` + pair + `,"body":{"a":"` + strings.Repeat("x", 1<<10) + `"}}`, code: "too_large",
+		{name: "too large", body: `{` + pair + `,"body":{"a":"` + strings.Repeat("x", maxBody) + `"}}`, code: "too_large"},
+		{name: "too large, length unknown", body: `{` + pair + `,"body":{"a":"` + strings.Repeat("x", maxBody) + `"}}`, code: "too_large",
 			options: []func(*http.Request){func(r *http.Request) { r.ContentLength = -1 }}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -169,10 +169,10 @@ func TestBodyLimitIsExact(t *testing.T) {
 		head := `{"connection":"c","action":"a","body":{"a":"`
 		return head + strings.Repeat("x", n-len(head)-3) + `"}}`
 	}
-	got, a := decoded(t, fill(1<<10))
+	got, a := decoded(t, fill(maxBody))
+	require.NotNil(t, got)
 	require.Equal(t, 503, a.status)
-	_ = got
-	_, a = decoded(t, fill(1<<10+1))
+	_, a = decoded(t, fill(maxBody+1))
 	require.Equal(t, 413, a.status)
 }
 
@@ -284,14 +284,4 @@ func TestPreferWait(t *testing.T) {
 	} {
 		require.Equal(t, row.want, api.PreferWait(row.header), "%q", row.header)
 	}
-}
-
-func TestSlowlorisNeverReachesTheHandler(t *testing.T) {
-	s := api.HTTPServer(http.NotFoundHandler(), newGateway(t).config().Logger)
-	require.Positive(t, s.ReadHeaderTimeout)
-	require.Positive(t, s.IdleTimeout)
-	require.Positive(t, s.MaxHeaderBytes)
-	require.Zero(t, s.WriteTimeout, "a vendor may work for ten minutes")
-	require.Zero(t, s.ReadTimeout, "it would end the context of a long call")
-	_ = httptest.NewRecorder
 }

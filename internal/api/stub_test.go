@@ -101,6 +101,9 @@ const (
 	platformKey = "platform-admin-key"
 )
 
+// maxBody is the most that the gateway of the tests takes.
+const maxBody = 2 << 10
+
 // smallest is the least that a `do` can be.
 const smallest = `{"connection":"billing","action":"create_invoice"}`
 
@@ -147,7 +150,7 @@ func (g *gateway) config() api.Config {
 		Unsettled:  func(context.Context, ledger.Scope, string) (bool, error) { return false, nil },
 		Connectors: g.service, Audit: g.service,
 		Ready:   func(context.Context) error { return g.ready() },
-		MaxBody: 1 << 10, Window: 24 * time.Hour,
+		MaxBody: maxBody, Window: 24 * time.Hour,
 		Metrics: g.reg, Gatherer: g.reg,
 		Logger: slog.New(slog.NewJSONHandler(g.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}

@@ -1,0 +1,138 @@
+package api_test
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"holdfast.dev/gateway/internal/actions"
+	"holdfast.dev/gateway/internal/ledger"
+	"holdfast.dev/gateway/internal/tenants"
+)
+
+// Whatever is wrong with a credential, the answer is the same to the byte.
+func TestUnauthenticatedTellsNothing(t *testing.T) {
+	g := newGateway(t)
+	var bodies []string
+	for _, values := range [][]string{
+		nil, {""}, {"Bearer"}, {"Bearer "}, {"Bearer unknown"}, {"Basic " + tenantKey}, {tenantKey},
+		{"Bearer " + tenantKey, "Bearer " + tenantKey}, {"Bearer  "}, {"Bearer\t" + tenantKey}, {"Bearer " + tenantKey + " x"},
+	} {
+		a := g.send("GET", "/v1/actions", "", with("Authorization", values...))
+		require.Equal(t, 401, a.status, "%q", values)
+		require.Equal(t, `Bearer realm="holdfast"`, a.header.Get("WWW-Authenticate"))
+		bodies = append(bodies, strings.Replace(string(a.body), a.header.Get("Request-Id"), "", 1))
+	}
+	for _, body := range bodies {
+		require.Equal(t, bodies[0], body)
+	}
+}
+
+func TestSchemeIsReadInAnyCase(t *testing.T) {
+	g := newGateway(t)
+	g.list = func(tenants.Principal, actions.ListFilter, string, int) ([]actions.View, string, error) {
+		return nil, "", nil
+	}
+	for _, value := range []string{"Bearer " + tenantKey, "bearer " + tenantKey, "BEARER  " + tenantKey} {
+		require.Equal(t, 200, g.send("GET", "/v1/actions", "", with("Authorization", value)).status, value)
+	}
+}
+
+// A store that cannot be asked is no reason to call a key bad.
+func TestStoreDownIsNotUnauthenticated(t *testing.T) {
+	g := newGateway(t)
+	g.authenticate = func(string) (tenants.Principal, error) { return tenants.Principal{}, ledger.ErrUnavailable }
+	a := g.send("POST", "/v1/do", smallest)
+	require.Equal(t, "store_unavailable", a.code())
+	require.Equal(t, "1", a.header.Get("Retry-After"))
+}
+
+// Every call, and who may make it: the contract's column, written out by hand.
+func TestWhoMayCallWhat(t *testing.T) {
+	const (
+		do, read, resolve, manage = "do", "read", "resolve", "manage"
+		admin                     = "platform"
+	)
+	all := []string{do, read, resolve, manage, admin}
+	for _, row := range []struct{ method, path, may string }{
+		{"POST", "/v1/do", do},
+		{"GET", "/v1/actions", do + " " + read},
+		{"GET", "/v1/actions/act_x", do + " " + read},
+		{"POST", "/v1/actions/act_x/check", resolve},
+		{"POST", "/v1/actions/act_x/resolve", resolve},
+		{"POST", "/v1/tenants", admin},
+		{"GET", "/v1/tenants", admin},
+		{"GET", "/v1/tenants/acme", admin},
+		{"PATCH", "/v1/tenants/acme", admin},
+		{"DELETE", "/v1/tenants/acme", admin},
+		{"GET", "/v1/tenants/acme/actions", admin},
+		{"GET", "/v1/tenants/acme/audit", admin},
+		{"POST", "/v1/tenants/acme/keys", admin + " " + manage},
+		{"GET", "/v1/tenants/acme/keys", admin + " " + manage},
+		{"DELETE", "/v1/tenants/acme/keys/k", admin + " " + manage},
+		{"GET", "/v1/connections", do + " " + read + " " + manage},
+		{"GET", "/v1/connections/c", do + " " + read + " " + manage},
+		{"PUT", "/v1/connections/c", manage},
+		{"DELETE", "/v1/connections/c", manage},
+		{"GET", "/v1/connectors", do + " " + read + " " + resolve + " " + manage},
+		{"GET", "/v1/connectors/c", do + " " + read + " " + resolve + " " + manage},
+		{"GET", "/v1/audit", read},
+	} {
+		for _, scope := range all {
+			g := newGateway(t)
+			g.authenticate = func(string) (tenants.Principal, error) {
+				if scope == admin {
+					return tenants.Principal{Platform: true}, nil
+				}
+				return someTenant(tenants.KeyScope(scope)), nil
+			}
+			// The stub panics where a handler gets through: 500 means let in.
+			a := g.send(row.method, row.path, "")
+			may := strings.Contains(" "+row.may+" ", " "+scope+" ")
+			require.Equal(t, !may, a.status == http.StatusForbidden, "%s %s with %s: %s", row.method, row.path, scope, a.body)
+			if !may {
+				require.Equal(t, "forbidden", a.code())
+			}
+		}
+		g := newGateway(t)
+		require.Equal(t, 401, g.send(row.method, row.path, "", with("Authorization")).status, "%s %s without a key", row.method, row.path)
+	}
+}
+
+// The calls of the table above are all that need a key.
+func TestPublicCalls(t *testing.T) {
+	g := newGateway(t)
+	a := g.send("GET", "/openapi.yaml", "", with("Authorization"))
+	require.Equal(t, 200, a.status)
+	require.Equal(t, "application/yaml", a.header.Get("Content-Type"))
+	require.Contains(t, string(a.body), "openapi: 3.1.0")
+
+	public, _ := g.server.Routes()
+	require.Len(t, public, 23)
+}
+
+// A tenant's key has no other tenant: a foreign one is not found, whether it
+// exists or not, and nobody is asked.
+func TestKeysOfAForeignTenantAreNotFound(t *testing.T) {
+	g := newGateway(t)
+	for _, call := range [][3]string{
+		{"POST", "/v1/tenants/other/keys", `{"scopes":["do"]}`},
+		{"GET", "/v1/tenants/other/keys", ""},
+		{"DELETE", "/v1/tenants/other/keys/k", ""},
+	} {
+		require.Equal(t, "not_found", g.send(call[0], call[1], call[2]).code(), "%v", call)
+	}
+}
+
+func TestRightsAreCheckedForReplaysToo(t *testing.T) {
+	g := newGateway(t)
+	g.do = func(context.Context, actions.Request) (actions.Reply, error) {
+		return actions.Reply{}, &actions.Error{Code: actions.Forbidden, Detail: "This key has no grant for it."}
+	}
+	a := g.send("POST", "/v1/do", smallest)
+	require.Equal(t, "forbidden", a.code())
+	require.Equal(t, "This key has no grant for it.", a.json()["detail"])
+}
