@@ -55,19 +55,29 @@ func readBody(resp *http.Response, limit int64) (body Body, reason string, err e
 
 // judge looks for what the framing cannot show. A body that ends with the
 // connection and was cut looks whole (RFC 9112 section 6.3, item 8), so one
-// that is or may be JSON has to be JSON.
+// that is or may be JSON has to be JSON. crypto/tls does not help: it lets a
+// connection end without close_notify.
 func judge(raw []byte, contentType string, framed bool) (BodyState, string) {
 	mediaType, _, _ := strings.Cut(contentType, ";")
 	mediaType = strings.ToLower(strings.TrimSpace(mediaType))
 	isJSON := mediaType == "application/json" || mediaType == "text/json" || strings.HasSuffix(mediaType, "+json")
 	mustParse := isJSON || (!framed && mediaType == "")
 	switch {
-	case !mustParse || (utf8.Valid(raw) && json.Valid(raw)):
+	case !mustParse:
+		return Complete, ""
+	case utf8.Valid(raw) && json.Valid(raw) && (framed || !isNumber(raw)):
 		return Complete, ""
 	case framed:
 		return Unreadable, ReasonNotJSON
 	}
 	return Cut, ReasonNotJSON
+}
+
+// isNumber tells a bare number, the one JSON value that is still valid after its
+// end has been cut off.
+func isNumber(raw []byte) bool {
+	first := bytes.TrimLeft(raw, " \t\r\n")[0]
+	return first == '-' || (first >= '0' && first <= '9')
 }
 
 // gunzip decompresses at most limit bytes. The checksum and the length at the

@@ -78,7 +78,7 @@ func (c *conn) quiet() bool { return c.br.Buffered() == 0 }
 
 // alive looks at a kept connection once more before it is used: a byte later,
 // a connection that is already gone would leave an unknown.
-func (c *conn) alive() bool { return c.quiet() && !dead(c.raw) }
+func (c *conn) alive() bool { return !dead(c.raw) }
 
 // abort closes the socket at once, without the close_notify of TLS, which can
 // block for seconds on a peer that does not read.

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
-	"strings"
 	"syscall"
 	"time"
 )
@@ -51,7 +50,7 @@ func (d *dialer) dial(ctx context.Context, p prepared) (*conn, string) {
 		return newConn(p.key(), raw, raw), ""
 	}
 	cfg := d.tls.Clone()
-	cfg.ServerName = strings.TrimSuffix(p.url.Hostname(), ".")
+	cfg.ServerName = p.url.Hostname()
 	secured := tls.Client(raw, cfg)
 	if err := secured.HandshakeContext(ctx); err != nil {
 		_ = raw.Close()

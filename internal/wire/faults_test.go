@@ -181,6 +181,57 @@ func TestBodyCap(t *testing.T) {
 	}
 }
 
+// Reading stops at the cap, also where the end never comes and where what lies
+// behind the cap is damaged.
+func TestBodyCapStopsReading(t *testing.T) {
+	member := vendortest.Gzip(strings.Repeat("a", 2000))
+	for name, b := range map[string]vendortest.Behaviour{
+		"endless": func(c *vendortest.Call) {
+			c.Raw("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n" + strings.Repeat("a", 2000))
+			c.Hang()
+		},
+		"damaged behind the cap": func(c *vendortest.Call) {
+			c.Respond(200, "text/plain", member+"damaged", "Content-Encoding: gzip")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := vendortest.New(t, b)
+			c := client(t, v, func(cfg *wire.Config) { cfg.MaxBody = 1000 })
+			got := c.Send(t.Context(), post(v), nil)
+			require.Equal(t, wire.TooLarge, got.Body.State, got.Reason)
+			require.Empty(t, got.Reason)
+			require.EqualValues(t, 1000, got.Body.Size)
+		})
+	}
+}
+
+// What says that it is JSON has to be, by RFC 8259: UTF-8, no byte-order mark.
+func TestDeclaredJSON(t *testing.T) {
+	for name, tc := range map[string]struct {
+		contentType, body string
+		state             wire.BodyState
+	}{
+		"json":            {"application/json", `{"a":[]}`, wire.Complete},
+		"parameter":       {"Application/JSON; charset=utf-8", `{"a":`, wire.Unreadable},
+		"text/json":       {"text/json", `{"a":`, wire.Unreadable},
+		"suffix":          {"application/problem+json", `{"a":`, wire.Unreadable},
+		"suffix, whole":   {"application/problem+json", `{"a":1}`, wire.Complete},
+		"two values":      {"application/json", `{}{}`, wire.Unreadable},
+		"byte-order mark": {"application/json", "\ufeff{}", wire.Unreadable},
+		"not UTF-8":       {"application/json", "\"\xff\"", wire.Unreadable},
+		"blanks":          {"application/json", " \n", wire.Unreadable},
+		"json lines":      {"application/x-ndjson", "{}\n{}\n", wire.Complete},
+		"no type, whole":  {"", "not json", wire.Complete},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := vendortest.New(t, func(c *vendortest.Call) { c.Respond(200, tc.contentType, tc.body) })
+			got := client(t, v).Send(t.Context(), post(v), nil)
+			require.Equal(t, tc.state, got.Body.State)
+			require.Equal(t, tc.body, string(got.Body.Bytes))
+		})
+	}
+}
+
 // A refusal that comes while the body is still being sent is an answer, also
 // where the vendor resets the connection right behind it.
 func TestEarlyAnswer(t *testing.T) {
@@ -202,6 +253,20 @@ func TestEarlyAnswer(t *testing.T) {
 	}
 }
 
+// A body that ends with the connection is whole if its JSON is, and a bare number
+// may have had more digits.
+func TestJSONWithoutLength(t *testing.T) {
+	for body, w := range map[string]want{
+		`{"a":1}`: whole, `[]`: whole, `"a"`: whole, `null`: whole, "[1]\n": whole,
+		`12`: cutBy("not_json"), ` -1`: cutBy("not_json"), `{"a":1`: cutBy("not_json"), "nul": cutBy("not_json"),
+	} {
+		t.Run(body, func(t *testing.T) {
+			v := vendortest.New(t, vendortest.Raw("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n"+body))
+			checkExchange(t, w, client(t, v).Send(t.Context(), post(v), nil))
+		})
+	}
+}
+
 // A vendor that takes connections and closes them gets no arrival, but nobody
 // knows that: the connection stood, and the request was written to it.
 func TestCloseAtAccept(t *testing.T) {
@@ -212,8 +277,8 @@ func TestCloseAtAccept(t *testing.T) {
 }
 
 // A vendor that answers every request twice: the second answer belongs to no
-// request, and above all not to the next one. The vendor is in one piece with
-// each write, so the surplus is there when the answer has been read.
+// request, and above all not to the next one. Both come in one piece, so the
+// surplus is there when the answer has been read.
 func TestDoubledAnswer(t *testing.T) {
 	v := vendortest.New(t, func(c *vendortest.Call) {
 		c.ReadBody()

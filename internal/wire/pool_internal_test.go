@@ -169,19 +169,3 @@ func TestPoolIsBoundedAndDrains(t *testing.T) {
 	p.put(c)
 	require.True(t, closedByPeer(far), "nothing is kept after the end")
 }
-
-// A connection with unread bytes is not taken.
-func TestPoolRefusesUnreadBytes(t *testing.T) {
-	near, far := sockets(t)
-	c := newConn("a", near, near)
-	c.left = 100
-	_, err := far.Write([]byte("xy"))
-	require.NoError(t, err)
-	_, err = c.br.ReadByte()
-	require.NoError(t, err)
-	require.Eventually(t, func() bool { return !c.quiet() }, time.Second, time.Millisecond)
-	require.False(t, dead(near))
-	p := &pool{timeout: time.Hour, idle: make(map[string][]*conn)}
-	p.put(c)
-	require.Nil(t, p.take("a"))
-}

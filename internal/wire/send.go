@@ -102,11 +102,10 @@ func (c *Client) exchange(ctx context.Context, con *conn, p prepared, permit Per
 
 // receive reads the answer and reports whether con may carry another request.
 func (c *Client) receive(ctx context.Context, con *conn, p prepared) (out Exchange, usable bool) {
-	resp, err := con.readHead(p.method, c.cfg.MaxHead)
+	resp, err := con.readHead(p.method, c.cfg.MaxHead) //nolint:bodyclose // closing would read the body to its end, however long
 	if err != nil {
 		return Exchange{Phase: SentNoAnswer, Reason: lostReason(ctx, con)}, false
 	}
-	// resp.Body is not closed: that would read it to its end, however long.
 	body, reason, err := readBody(resp, c.cfg.MaxBody)
 	if err != nil {
 		reason = lostReason(ctx, con)

@@ -255,7 +255,6 @@ func TestDeadlineWhileSending(t *testing.T) {
 		got := client(t, v).Send(t.Context(), req, nil)
 		require.Equal(t, wire.SentNoAnswer, got.Phase)
 		require.Equal(t, wire.ReasonDeadline, got.Reason)
-		require.Less(t, got.Duration, 4*time.Second)
 		require.Equal(t, 1, v.Arrivals())
 	}
 }

@@ -117,18 +117,36 @@ func TestTracingHooksSeeNothing(t *testing.T) {
 	require.Zero(t, seen)
 }
 
-// A fresh connection is never a kept one, and is not kept.
+// A fresh connection is never a kept one, says that it will not be kept, and is
+// not, even where the vendor would keep it.
 func TestFreshConnection(t *testing.T) {
 	v := vendortest.New(t, vendortest.OK)
 	c := client(t, v)
-	warm(t, c, v)
 	req := post(v)
 	req.FreshConnection = true
-	for range 2 {
-		got := c.Send(t.Context(), req, nil)
-		require.Equal(t, wire.Answered, got.Phase)
-		require.False(t, got.Reused)
-	}
+	require.Equal(t, wire.Answered, c.Send(t.Context(), req, nil).Phase)
+	require.Equal(t, "close", v.Requests()[0].Header.Get("Connection"))
+	require.False(t, c.Send(t.Context(), post(v), nil).Reused)
+	got := c.Send(t.Context(), req, nil)
+	require.Equal(t, wire.Answered, got.Phase)
+	require.False(t, got.Reused)
 	require.Equal(t, 3, v.Connections())
 	require.True(t, c.Send(t.Context(), post(v), nil).Reused)
+}
+
+// An answer that comes before the request has been written ends the connection:
+// the rest of the request would be taken for the beginning of the next one.
+func TestUnfinishedRequestIsNotKept(t *testing.T) {
+	v := vendortest.New(t, vendortest.OK)
+	c := client(t, v)
+	v.Queue(func(c *vendortest.Call) {
+		c.Raw("HTTP/1.1 400 Bad Request\r\nContent-Length: 2\r\n\r\n{}")
+		<-c.Done()
+	})
+	req := post(v)
+	req.Body = make([]byte, 32<<20)
+	got := c.Send(t.Context(), req, nil)
+	require.Equal(t, 400, got.Status)
+	require.Equal(t, wire.Complete, got.Body.State)
+	require.False(t, c.Send(t.Context(), post(v), nil).Reused)
 }
