@@ -86,6 +86,7 @@ func TestStepHeldUpByTheNetwork(t *testing.T) {
 func TestServerStoppedAndStarted(t *testing.T) {
 	t.Parallel()
 	modes(t, func(t *testing.T, opts redisstore.Options) {
+		t.Parallel()
 		server := redistest.Start(t, redistest.Durable()...)
 		opts.URL = server.URL()
 		s := open(t, opts)
@@ -116,6 +117,7 @@ func TestServerStoppedAndStarted(t *testing.T) {
 func TestServerStalledAndResumed(t *testing.T) {
 	t.Parallel()
 	modes(t, func(t *testing.T, opts redisstore.Options) {
+		t.Parallel()
 		server := redistest.Start(t)
 		opts.URL, opts.Timeout = server.URL(), impatient
 		s := open(t, opts)
@@ -146,6 +148,7 @@ func TestServerStalledAndResumed(t *testing.T) {
 func TestManyCallersOfAStalledServer(t *testing.T) {
 	t.Parallel()
 	modes(t, func(t *testing.T, opts redisstore.Options) {
+		t.Parallel()
 		server := redistest.Start(t)
 		opts.URL, opts.Timeout = server.URL(), impatient
 		s := open(t, opts)

@@ -15,8 +15,9 @@ import (
 func TestReadyOfADurableStore(t *testing.T) {
 	t.Parallel()
 	modes(t, func(t *testing.T, opts redisstore.Options) {
+		t.Parallel()
 		server := redistest.Start(t, redistest.Durable()...)
-		opts.URL = server.URL()
+		opts.URL, opts.Ack = server.URL(), "auto"
 		s := open(t, opts)
 
 		err := s.Ready(t.Context())

@@ -119,6 +119,7 @@ func TestFullMemory(t *testing.T) {
 func TestReplicaIsNeitherWrittenNorRead(t *testing.T) {
 	t.Parallel()
 	modes(t, func(t *testing.T, opts redisstore.Options) {
+		t.Parallel()
 		server := redistest.Start(t)
 		opts.URL = server.URL()
 		s := open(t, opts)
