@@ -181,7 +181,7 @@ func TestDuplicatesInFlight(t *testing.T) {
 		app, _ := boot(t, cfg)
 		a := newAgent(t, app.URL())
 		finish := make(chan struct{})
-		vendor := vendortest.New(t, func(c *vendortest.Call) { <-finish; vendortest.OK(c) })
+		vendor := vendortest.New(t, gated(finish, vendortest.OK))
 		a.connect("c", "probe@1", vendor.URL())
 		results := make(chan reply, 2)
 		ask := func(header map[string]string) {
@@ -259,7 +259,7 @@ func TestCallerHangsUp(t *testing.T) {
 		app, _ := boot(t, cfg)
 		a := newAgent(t, app.URL())
 		finish := make(chan struct{})
-		vendor := vendortest.New(t, func(c *vendortest.Call) { <-finish; vendortest.OK(c) })
+		vendor := vendortest.New(t, gated(finish, vendortest.OK))
 		a.connect("c", "probe@1", vendor.URL())
 		ctx, hangUp := context.WithCancel(t.Context())
 		gone := make(chan struct{})

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
 	"net/http"
 	"net/netip"
 	"os"
@@ -24,6 +23,7 @@ import (
 	"holdfast.dev/gateway/internal/redisstore"
 	"holdfast.dev/gateway/internal/redistest"
 	"holdfast.dev/gateway/internal/strictjson"
+	"holdfast.dev/gateway/internal/vendortest"
 )
 
 // The whole program is booted by these tests: in process, listening on port 0,
@@ -386,7 +386,7 @@ func (r reply) retryAfter() int {
 // events lists the audit events of an action, oldest first.
 func (a *agent) events(query string) []string {
 	a.t.Helper()
-	r := a.must(200, "GET", "/v1/audit?limit=1000&"+query, nil)
+	r := a.must(200, "GET", "/v1/audit?limit=200&"+query, nil)
 	var out []string
 	rows, _ := r.body["data"].([]any)
 	for _, row := range rows {
@@ -397,18 +397,26 @@ func (a *agent) events(query string) []string {
 }
 
 // eventually waits for a condition that other goroutines or processes make
-// true, and fails if they do not within the time.
+// true, and fails if they do not within the time. The condition runs on the
+// test's own goroutine, so it may insist on things.
 func eventually(t *testing.T, within time.Duration, what string, ok func() bool) {
 	t.Helper()
-	require.Eventually(t, ok, within, 20*time.Millisecond, what)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for until := time.Now().Add(within); !ok(); <-tick.C {
+		require.True(t, time.Now().Before(until), "in %s: %s", within, what)
+	}
 }
 
-func sortedKeys[V any](m map[string]V) []string {
-	var keys []string
-	for k := range maps.Keys(m) {
-		keys = append(keys, k)
+// gated is a vendor's behaviour that waits for the gate to be closed.
+func gated(gate <-chan struct{}, then vendortest.Behaviour) vendortest.Behaviour {
+	return func(c *vendortest.Call) {
+		select {
+		case <-gate:
+			then(c)
+		case <-c.Done(): // the test has ended
+		}
 	}
-	return keys
 }
 
 // rawMember returns the exact bytes of a member of a JSON object.

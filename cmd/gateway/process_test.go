@@ -198,7 +198,7 @@ func TestPausedOwnerSendsNothing(t *testing.T) {
 func TestSIGTERMDrains(t *testing.T) {
 	onBothStores(t, func(t *testing.T, cfg Config) {
 		finish := make(chan struct{})
-		vendor := vendortest.New(t, func(c *vendortest.Call) { <-finish; vendortest.OK(c) })
+		vendor := vendortest.New(t, gated(finish, vendortest.OK))
 		p := spawn(t, cfg)
 		a := newAgent(t, p.url())
 		a.connect("c", "probe@1", vendor.URL())
