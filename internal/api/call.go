@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -121,14 +120,13 @@ func (c *call) send(status int, contentType string, body []byte) error {
 	if c.r.Method == http.MethodHead {
 		return nil
 	}
-	if _, err := c.w.Write(body); err != nil {
-		return nil // the client is gone, and what was to be done is done
+	_, err := c.w.Write(body)
+	if err == nil {
+		err = out.Flush()
 	}
-	if err := out.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
-		return nil
+	if err == nil && bounded {
+		err = out.SetWriteDeadline(time.Time{})
 	}
-	if bounded {
-		_ = out.SetWriteDeadline(time.Time{})
-	}
+	_ = err // the client is gone, and what was to be done is done
 	return nil
 }

@@ -21,10 +21,12 @@ func description(t *testing.T) *openapi3.T {
 	return doc
 }
 
-// It is sound OpenAPI 3.1, and its examples fit its schemas.
+// It is sound OpenAPI 3.1.
 func TestDescriptionIsSound(t *testing.T) {
 	doc := description(t)
-	require.NoError(t, doc.Validate(t.Context()))
+	// The linter holds the examples against their schemas; here it would take longer
+	// than all the rest.
+	require.NoError(t, doc.Validate(t.Context(), openapi3.DisableExamplesValidation()))
 	require.True(t, doc.IsOpenAPI31OrLater())
 }
 

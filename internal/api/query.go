@@ -60,18 +60,6 @@ func (q *query) time(name string) time.Time {
 	return t
 }
 
-// flag reads true or false, false if it is absent.
-func (q *query) flag(name string) bool {
-	switch q.text(name) {
-	case "true":
-		return true
-	case "false", "":
-	default:
-		q.refuse(name, "this must be true or false")
-	}
-	return false
-}
-
 func (q *query) limit() int {
 	s := q.text("limit")
 	if s == "" {
