@@ -1,7 +1,9 @@
 package redisstore_test
 
 import (
+	"context"
 	"crypto/rand"
+	"strings"
 	"testing"
 	"time"
 
@@ -189,4 +191,40 @@ func worksWithin(t *testing.T, s ledger.Store, scope ledger.Scope, limit time.Du
 		require.Less(t, time.Since(started), limit, "%v", err)
 		<-tick.C
 	}
+}
+
+func TestCloseWaitsForRunningCalls(t *testing.T) {
+	modes(t, func(t *testing.T, opts redisstore.Options) {
+		p := newProxy(t, shared.Addr())
+		opts.URL = p.url()
+		s := open(t, opts)
+		scope := ledger.ScopeOf(rand.Text())
+		apply(t, s, scope, claim(s, "warm"))
+
+		release := p.hold()
+		step := claim(s, "running")
+		type outcome struct {
+			res ledger.Result
+			err error
+		}
+		running, closed := make(chan outcome, 1), make(chan error, 1)
+		go func() {
+			res, err := s.Apply(t.Context(), scope, step)
+			running <- outcome{res, err}
+		}()
+		<-p.withheld
+		go func() { closed <- s.Close() }()
+		require.Eventually(t, func() bool {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			defer cancel()
+			_, err := s.Read(ctx, scope)
+			return err != nil && strings.Contains(err.Error(), "closed")
+		}, waitLimit, tick)
+		release()
+		got := <-running
+		require.NoError(t, got.err)
+		require.True(t, got.res.Applied)
+		require.NoError(t, <-closed)
+		require.NoError(t, s.Close(), "closing twice")
+	})
 }
