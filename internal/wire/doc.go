@@ -21,7 +21,7 @@
 // its Transport is not used, for three reasons. It sends a request with an
 // Idempotency-Key again when a kept connection ends (golang/go issue 19943). It
 // offers a connection to the next request before it has looked for bytes beyond
-// the answer, so with 64 callers one request in fifty was given the second half
+// the answer, so with 64 callers one request in a hundred was given the second half
 // of a doubled answer (TestDoubledAnswer). And it prints such bytes on the
 // process's standard logger. Here a connection is kept only if nothing is left
 // unread, and looked at again before it is used.

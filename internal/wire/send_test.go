@@ -3,6 +3,7 @@ package wire_test
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -212,10 +213,19 @@ func TestNotSent(t *testing.T) {
 		require.Zero(t, v.Arrivals())
 	})
 	t.Run("deadline in the handshake", func(t *testing.T) {
-		v := vendortest.Start(t, vendortest.Config{})
-		c := client(t, v)
-		got := c.Send(t.Context(), wire.Request{Method: "POST", URL: "https://" + v.Addr(), Timeout: time.Nanosecond}, nil)
-		check(t, got, wire.ReasonDeadline)
+		// Nobody accepts: the connection stands, and the handshake gets no answer.
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		defer func() { _ = l.Close() }()
+		req := wire.Request{Method: "POST", URL: "https://" + l.Addr().String(), Timeout: 100 * time.Millisecond}
+		check(t, client(t, nil).Send(t.Context(), req, nil), wire.ReasonDeadline)
+	})
+	t.Run("handshake takes longer than a dial may", func(t *testing.T) {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		defer func() { _ = l.Close() }()
+		c := client(t, nil, func(cfg *wire.Config) { cfg.DialTimeout = 100 * time.Millisecond })
+		check(t, send(t, c, "https://"+l.Addr().String()), wire.ReasonTLS)
 	})
 }
 
