@@ -1,0 +1,111 @@
+package tenants
+
+import (
+	"regexp"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"holdfast.dev/gateway/internal/ledger"
+)
+
+// Ref names one life of a tenant, and where it lives.
+type Ref struct {
+	Tenant   string // the id its users know it by
+	TenantID string // the incarnation: opaque, never used twice
+	Scope    ledger.Scope
+}
+
+// Tenant is one customer of the gateway.
+type Tenant struct {
+	Ref
+	Name   string // for people; may be empty
+	Limits Limits
+	// Suspended: nothing new is sent for it; what exists is answered.
+	Suspended bool
+	// Closing: its deletion has begun. Nothing new is sent for it.
+	Closing   bool
+	CreatedAt time.Time
+	UpdatedAt time.Time
+
+	version ledger.Version
+}
+
+// Limits bound what a tenant may use. Zero means the gateway's default.
+type Limits struct {
+	WritesPerSecond int64 `json:"writes_per_second,omitempty"` // new writes
+	ConcurrentCalls int64 `json:"concurrent_calls,omitempty"`  // calls to vendors at once
+	NewIdentities   int64 `json:"new_identities,omitempty"`    // distinct writes in a replay window
+	MaxBody         int64 `json:"max_body,omitempty"`          // bytes of a request
+}
+
+// NewTenant is what a tenant is created from.
+type NewTenant struct {
+	ID     string // ^[a-z0-9][a-z0-9-]{0,62}$
+	Name   string
+	Limits Limits
+}
+
+// Patch is what may be changed of a tenant; nil members stay.
+type Patch struct {
+	Name      *string
+	Suspended *bool // false also reopens a tenant whose deletion was begun
+	Limits    *Limits
+}
+
+var idForm = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
+
+// maxText bounds names and labels, in bytes.
+const maxText = 200
+
+func (n *NewTenant) check() error {
+	var p problems
+	if !idForm.MatchString(n.ID) {
+		p.add("/id", "use 1 to 63 lower-case letters, digits and hyphens, a letter or digit first")
+	}
+	p.text("/name", n.Name)
+	p.limits(n.Limits)
+	return p.err()
+}
+
+func (c *Patch) check() error {
+	var p problems
+	if c.Name != nil {
+		p.text("/name", *c.Name)
+	}
+	if c.Limits != nil {
+		p.limits(*c.Limits)
+	}
+	return p.err()
+}
+
+// text checks what people read: short, printable, valid UTF-8.
+func (p *problems) text(pointer, s string) {
+	switch {
+	case len(s) > maxText:
+		p.add(pointer, "use at most 200 bytes")
+	case !utf8.ValidString(s):
+		p.add(pointer, "use valid UTF-8")
+	default:
+		for _, r := range s {
+			if !unicode.IsPrint(r) {
+				p.add(pointer, "use printable characters only")
+				return
+			}
+		}
+	}
+}
+
+func (p *problems) limits(l Limits) {
+	for _, limit := range []struct {
+		name  string
+		value int64
+	}{
+		{"writes_per_second", l.WritesPerSecond}, {"concurrent_calls", l.ConcurrentCalls},
+		{"new_identities", l.NewIdentities}, {"max_body", l.MaxBody},
+	} {
+		if limit.value < 0 {
+			p.add("/limits/"+limit.name, "use a whole number of at least 0; 0 stands for the gateway's own limit")
+		}
+	}
+}
