@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -90,11 +91,14 @@ func project(ctx context.Context, t *tree, vars scope) []byte {
 }
 
 // headerMap is the variable headers: lower-case names, values of a repeated
-// header joined as RFC 9110 section 5.3 joins them.
+// header joined as RFC 9110 section 5.3 joins them. What carries a credential
+// is left out: no rule needs it, and a projection would show it.
 func headerMap(header http.Header) map[string]string {
 	m := make(map[string]string, len(header))
 	for name, values := range header {
-		m[strings.ToLower(name)] = strings.Join(values, ", ")
+		if !slices.Contains(secretHeaders, name) {
+			m[strings.ToLower(name)] = strings.Join(values, ", ")
+		}
 	}
 	return m
 }

@@ -271,6 +271,10 @@ func TestResult(t *testing.T) {
 	v = judge(t, located, answer(201, "", "Location", "/things/1"))
 	require.Equal(t, `{"id":"/things/1"}`, string(v.Result))
 
+	shown := mustCompile(t, vary(t, "{$: body.id}}", `{$: 'headers'}}`))
+	v = judge(t, shown, answer(201, "{}", "X-A", "1", "Set-Cookie", "a=b", "WWW-Authenticate", "Basic"))
+	require.Equal(t, `{"id":{"x-a":"1"}}`, string(v.Result))
+
 	v = judge(t, mustCompile(t, small), answer(400, `{"code":"no"}`))
 	require.Nil(t, v.Result, "only what was done has a result")
 }

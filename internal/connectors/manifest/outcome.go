@@ -56,21 +56,26 @@ func (b *builder) expression(source, pointer string, w want, members func(string
 	return e
 }
 
-// doubtful are statuses after which a write may well have happened.
-var doubtful = []int{408, 500, 501, 502, 503, 504, 520, 524, 599}
-
 // partialEval lets an expression run with variables that are not known.
 var partialEval = []cel.ProgramOption{cel.EvalOptions(cel.OptPartialEval), cel.CostLimit(costLimit)}
 
 // ambiguous notes a rule that says "not done" for a status that does not mean
-// it by itself: such a rule must name the vendor's page that promises it. The
-// status is tried with everything else unknown.
+// it by itself, 408 or any 5xx: such a rule must name the vendor's page that
+// promises it.
 func (b *builder) ambiguous(when *expr, pointer string) {
 	if when == nil {
 		return
 	}
-	for _, status := range doubtful {
-		if when.mayMatch(b.envs, status) {
+	program, err := b.envs.answer.Program(when.checked, partialEval...)
+	if err != nil {
+		b.add(pointer+"/when", "the expression cannot be run: %v", err)
+		return
+	}
+	for status := 408; status < 600; status++ {
+		if status == 409 {
+			status = 500
+		}
+		if b.mayMatch(program, status) {
 			b.add(pointer, "this says that nothing was done, and may match status %d, after which much may have been: add doc, a link to the vendor's page that promises it, or narrow the rule", status)
 			return
 		}
@@ -78,13 +83,9 @@ func (b *builder) ambiguous(when *expr, pointer string) {
 }
 
 // mayMatch says whether a rule can match a status, whatever the answer holds
-// besides.
-func (e *expr) mayMatch(envs environments, status int) bool {
-	vars, err := envs.answer.PartialVars(map[string]any{varStatus: types.Int(status)})
-	if err != nil {
-		return true
-	}
-	program, err := envs.answer.Program(e.checked, partialEval...)
+// besides: everything but the status is unknown to it.
+func (b *builder) mayMatch(program cel.Program, status int) bool {
+	vars, err := b.envs.answer.PartialVars(map[string]any{varStatus: types.Int(status)})
 	if err != nil {
 		return true
 	}

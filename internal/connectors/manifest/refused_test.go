@@ -37,7 +37,7 @@ func TestManifestsThatAreRefused(t *testing.T) {
 		{"broken YAML", "{when: status == 201, is", "{when: params.?x, is", 20, "not YAML"},
 		{"byte-order mark", "apiVersion", "\ufeffapiVersion", 0, "byte-order"},
 		{"invalid UTF-8", "name: acme", "name: ac\xffme", 0, "UTF-8"},
-		{"nested too deeply", "note: true", "note: " + strings.Repeat("[", 60) + strings.Repeat("]", 60), 10, "nested"},
+		{"nested too deeply", "note: true", "note: " + strings.Repeat("[", 60) + strings.Repeat("]", 60), 10, "nested too deeply"},
 
 		// shape
 		{"unknown member", "kind: HTTPConnector", "kind: HTTPConnector\nkindness: 1", 3, "no such member"},
@@ -99,6 +99,8 @@ func TestManifestsThatAreRefused(t *testing.T) {
 		{"transfer-encoding header", "      encoding: json\n", "      encoding: json\n      headers: {transfer-encoding: chunked}\n", 16, "connection"},
 		{"cookie header", "      encoding: json\n", "      encoding: json\n      headers: {Cookie: a=b}\n", 16, "connection"},
 		{"cookie header for all requests", "actions:\n", "headers: {cookie: a=b}\nactions:\n", 7, "connection"},
+		{"header twice", "      encoding: json\n", "      encoding: json\n      headers: {X-A: a, x-a: b}\n", 16, "twice"},
+		{"header twice for all requests", "actions:\n", "headers: {X-A: a, x-a: b}\nactions:\n", 7, "twice"},
 		{"header name with a colon", "      encoding: json\n", "      encoding: json\n      headers: {'X:Y': z}\n", 16, "not the name"},
 		{"header value with a line break", "actions:\n", "headers: {X-A: \"a\\r\\nb: c\"}\nactions:\n", 7, "line break"},
 		{"header that is a list", "      encoding: json\n", "      encoding: json\n      headers: {X-A: [a]}\n", 16, "string, a number"},
@@ -135,6 +137,7 @@ func TestManifestsThatAreRefused(t *testing.T) {
 		{"refusal on a timeout of the vendor", "'status == 400'", "'status in [400, 408]'", 21, "408"},
 		{"refusal on anything from 400", "'status == 400'", "'status >= 400'", 21, "408"},
 		{"refusal on a server error that the body explains", "'status == 400'", "'status == 500 && body.done == false'", 21, "500"},
+		{"refusal on a server error nobody knows", "'status == 400'", "'status == 561'", 21, "561"},
 		{"retry on a server error", "'status == 429'", "'status == 503'", 22, "503"},
 		{"header that is never shown", "    window: 1h", "    window: 1h\n    expose_headers: [X-Id, Set-Cookie]", 19, "never shown"},
 		{"ignored member that does not exist", "    window: 1h", "    window: 1h\n    identity: {ignore: [/nte]}", 19, "no such member"},

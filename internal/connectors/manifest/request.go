@@ -98,6 +98,7 @@ func (t *tree) has(name string) bool {
 
 func (c requestCompiler) compileHeaders(r *request, n *yaml.Node, pointer string) {
 	r.headers = slices.Clone(c.static)
+	seen := make(map[string]bool)
 	for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); i += 2 {
 		name, at := n.Content[i].Value, child(pointer, n.Content[i].Value)
 		value := c.planter("header", false).tree(n.Content[i+1], at)
@@ -113,6 +114,10 @@ func (c requestCompiler) compileHeaders(r *request, n *yaml.Node, pointer string
 				c.add(at, "%v", err)
 			}
 		}
+		if seen[canonical(name)] {
+			c.add(at, "this header stands here twice")
+		}
+		seen[canonical(name)] = true
 		r.setHeader(canonical(name), value)
 	}
 	c.contentType(r, pointer)
