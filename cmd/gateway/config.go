@@ -85,7 +85,7 @@ func settings() []setting {
 	}
 }
 
-// loadConfig reads flags over environment over file over defaults. The error
+// loadConfig reads flags (by their full names, "--listen") over environment over file over defaults. The error
 // lists every problem, and never a value.
 func loadConfig(flags map[string]string, environ []string, file string) (Config, error) {
 	var problems []error

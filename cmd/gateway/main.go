@@ -98,7 +98,7 @@ func configFlags(cmd *cobra.Command) func() (Config, error) {
 		given := map[string]string{}
 		for _, s := range settings() {
 			if f := flags.Lookup(s.name); f.Changed {
-				given[s.name] = f.Value.String()
+				given["--"+s.name] = f.Value.String()
 			}
 		}
 		c, err := loadConfig(given, os.Environ(), *file)
