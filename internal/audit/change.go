@@ -23,7 +23,10 @@ var ErrClosed = errors.New("scope is closed")
 // ClosedKey is where a scope is marked closed, for good: its tenant was deleted
 // and [Change] refuses it. Whatever else is written to a scope outlives the
 // tenant only because it had begun before.
-func ClosedKey() ledger.Key { return ledger.Key{Kind: ledger.Tenant, ID: "closed"} }
+//
+// The slash keeps it apart from the names of tenants, which are ids of the same
+// kind in the platform's scope.
+func ClosedKey() ledger.Key { return ledger.Key{Kind: ledger.Tenant, ID: "/closed"} }
 
 // Change reads what fetch names and lets decide fill a step from it, whose
 // Nonce and At are set. It applies the step; if the store moved on in between,

@@ -30,8 +30,9 @@ func parseCursor(cursor string, f Filter, newest bool) (string, error) {
 	if cursor == "" {
 		return "", nil
 	}
-	raw, err := base64.RawURLEncoding.Strict().DecodeString(cursor)
-	if err != nil || len(raw) <= tieSize || !bytes.Equal(raw[:tieSize], tie(f, newest)) {
+	raw, err := base64.RawURLEncoding.DecodeString(cursor)
+	oneSpelling := base64.RawURLEncoding.EncodeToString(raw) == cursor // the decoder passes over line breaks
+	if err != nil || !oneSpelling || len(raw) <= tieSize || !bytes.Equal(raw[:tieSize], tie(f, newest)) {
 		return "", ErrCursor
 	}
 	for _, c := range raw[tieSize:] {

@@ -235,6 +235,7 @@ func TestQueryRefuses(t *testing.T) {
 		"other member":  {audit.Filter{Connection: "claimed"}, audit.Page{Limit: 2, Cursor: cursor}},
 		"other since":   {audit.Filter{Event: audit.Claimed, Since: noon}, audit.Page{Limit: 2, Cursor: cursor}},
 		"other until":   {audit.Filter{Event: audit.Claimed, Until: noon}, audit.Page{Limit: 2, Cursor: cursor}},
+		"a line break":  {held, audit.Page{Limit: 2, Cursor: cursor[:5] + "\n" + cursor[5:]}},
 		"control bytes": {held, audit.Page{Limit: 2, Cursor: cursor[:10] + "AAAA"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -98,6 +98,7 @@ func FuzzCursor(f *testing.F) {
 	f.Add("")
 	f.Add("AAAAAAAAAABrL2E")
 	f.Add("AAAAAAAAAABrL2F")
+	f.Add("00000\r0000000")
 	f.Fuzz(func(t *testing.T, cursor string) {
 		e, err := parseCursor(cursor)
 		if err != nil || cursor == "" {

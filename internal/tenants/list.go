@@ -73,10 +73,14 @@ func parseCursor(cursor string) (*ledger.Entry, error) {
 	if cursor == "" {
 		return nil, nil
 	}
-	raw, err := base64.RawURLEncoding.Strict().DecodeString(cursor)
+	raw, err := base64.RawURLEncoding.DecodeString(cursor)
 	if err != nil || len(raw) < 9 || len(raw) > 8+255 {
 		return nil, ErrCursor
 	}
 	at := int64(binary.BigEndian.Uint64(raw))
-	return &ledger.Entry{Index: ledger.ByName, Score: time.UnixMilli(at).UTC(), Member: string(raw[8:])}, nil
+	e := &ledger.Entry{Index: ledger.ByName, Score: time.UnixMilli(at).UTC(), Member: string(raw[8:])}
+	if formatCursor(e) != cursor { // the decoder passes over line breaks
+		return nil, ErrCursor
+	}
+	return e, nil
 }
