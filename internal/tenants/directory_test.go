@@ -133,6 +133,10 @@ func TestListingPagesInOrderOfCreation(t *testing.T) {
 		_, _, err := f.ListTenants(t.Context(), bad, 3)
 		require.ErrorIs(t, err, tenants.ErrCursor, "%q", bad)
 	}
+	for _, limit := range []int{-1, 0, tenants.MaxPage + 1} {
+		_, _, err := f.ListTenants(t.Context(), "", limit)
+		require.ErrorIs(t, err, tenants.ErrLimit)
+	}
 	stop := errors.New("enough")
 	n := 0
 	require.ErrorIs(t, f.Scopes(t.Context(), func(ledger.Scope) error { n++; return stop }), stop)

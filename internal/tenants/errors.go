@@ -20,6 +20,8 @@ var (
 	ErrUnsettled = errors.New("tenant has unsettled writes")
 	// ErrCursor: a cursor that this listing did not return.
 	ErrCursor = errors.New("cursor is not one of this listing")
+	// ErrLimit: a page size outside 1..MaxPage.
+	ErrLimit = fmt.Errorf("limit must be 1 to %d", MaxPage)
 )
 
 // Problem is one thing wrong with what was asked for.

@@ -26,6 +26,9 @@ func keyOf(member string) (ledger.Key, bool) {
 	return ledger.Key{Kind: ledger.Kind(member[0]), ID: member[2:]}, true
 }
 
+// MaxPage is the most tenants or keys one call lists.
+const MaxPage = 1000
+
 const (
 	listBatch = 200
 	// listScan bounds how many members one call looks at; members of other
@@ -36,6 +39,9 @@ const (
 // list returns the ids of one kind, oldest first, and the cursor of the next
 // page, "" on the last.
 func list(ctx context.Context, store ledger.Store, scope ledger.Scope, kind ledger.Kind, cursor string, limit int) (ids []string, next string, err error) {
+	if limit < 1 || limit > MaxPage {
+		return nil, "", ErrLimit
+	}
 	after, err := parseCursor(cursor)
 	if err != nil {
 		return nil, "", err
