@@ -176,6 +176,22 @@ func TestBodyLimitIsExact(t *testing.T) {
 	require.Equal(t, 413, a.status)
 }
 
+// A body that says it is too large is not even begun.
+func TestTooLargeABodyIsNotRead(t *testing.T) {
+	got, a := decoded(t, smallest, func(r *http.Request) {
+		r.ContentLength = maxBody + 1
+		r.Body = io.NopCloser(untouchable{t})
+	})
+	require.Nil(t, got)
+	require.Equal(t, "too_large", a.code())
+	require.Contains(t, a.json()["detail"], "2048 bytes")
+}
+
+func TestMissingAndEmptyAreToldApart(t *testing.T) {
+	_, a := decoded(t, `{"connection":""}`)
+	require.Contains(t, string(a.body), `"errors":[{"pointer":"/connection","detail":"this must not be empty"},{"pointer":"/action","detail":"this member is missing"}]`)
+}
+
 // What a client that goes away has sent so far is not what it meant, even if
 // it happens to be sound JSON.
 func TestCutBodyIsNotTaken(t *testing.T) {
@@ -270,8 +286,9 @@ func TestPreferWait(t *testing.T) {
 		{[]string{"wait=30"}, 30 * time.Second},
 		{[]string{"wait=31"}, 30 * time.Second},
 		{[]string{"wait=99999999999999999999"}, 30 * time.Second},
-		{[]string{`foo="a, wait=3"`}, 0},
-		{[]string{`foo="a\", wait=3"`}, 0},
+		{[]string{`foo="a, wait=3, b"`}, 0},
+		{[]string{`foo="a\", wait=3, b"`}, 0},
+		{[]string{`foo="a;", wait=3`}, 3 * time.Second},
 		{[]string{`foo; wait=3`}, 0},
 		{[]string{"wait"}, 0},
 		{[]string{"wait="}, 0},

@@ -8,7 +8,9 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/oklog/ulid/v2"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
@@ -23,6 +25,9 @@ func TestStandingHeaders(t *testing.T) {
 		id := a.header.Get("Request-Id")
 		require.Regexp(t, `^req_[0-9A-HJKMNP-TV-Z]{26}$`, id)
 		require.NotEqual(t, "req_00000000000000000000000000", id)
+		at, err := ulid.ParseStrict(id[len("req_"):])
+		require.NoError(t, err)
+		require.WithinDuration(t, time.Now(), at.Timestamp(), time.Minute, "ids sort by time")
 		require.False(t, seen[id], "each request has its own")
 		seen[id] = true
 		require.Equal(t, "no-store", a.header.Get("Cache-Control"))
@@ -131,7 +136,8 @@ func TestAccessLog(t *testing.T) {
 		return actions.Reply{}, &actions.Error{Code: actions.OutcomeUnknown, Record: succeeded()}
 	}
 	a := g.send("POST", "/v1/do?token=sentinel-query", `{"connection":"billing","action":"x","body":{"a":"sentinel-body"},"idempotency_key":"sentinel-key"}`,
-		with("X-Forwarded-For", "203.0.113.9"), with("X-Real-Ip", "203.0.113.9"))
+		with("X-Forwarded-For", "203.0.113.9"), with("X-Real-Ip", "203.0.113.9"),
+		func(r *http.Request) { r.RemoteAddr = "10.0.0.9:4711" })
 	require.Equal(t, 423, a.status)
 	lines := g.logged()
 	require.Len(t, lines, 1)
@@ -140,7 +146,7 @@ func TestAccessLog(t *testing.T) {
 	require.Equal(t, "request", line["msg"])
 	for name, want := range map[string]any{
 		"request_id": a.header.Get("Request-Id"), "method": "POST", "route": "/v1/do", "status": json.Number("423"),
-		"code": "outcome_unknown", "tenant": "acme", "key_id": "k1", "action_id": actionID, "remote": "192.0.2.1",
+		"code": "outcome_unknown", "tenant": "acme", "key_id": "k1", "action_id": actionID, "remote": "10.0.0.9",
 	} {
 		require.Equal(t, want, line[name], name)
 	}

@@ -377,7 +377,7 @@ func TestConnectors(t *testing.T) {
 	require.Equal(t, "not_found", g.send("GET", "/v1/connectors/slack", "").code())
 
 	g.specs = func() []connectors.Spec {
-		return []connectors.Spec{stripe("10.0.0"), stripe("2.0.0"), stripe("9.1.0")}
+		return []connectors.Spec{stripe("2.0.0"), stripe("10.0.0"), stripe("9.1.0")}
 	}
 	require.Equal(t, "10.0.0", g.send("GET", "/v1/connectors/stripe", "").json()["version"], "the newest major, by number")
 	require.Equal(t, "9.1.0", g.send("GET", "/v1/connectors/stripe@9", "").json()["version"])
