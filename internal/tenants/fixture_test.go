@@ -2,8 +2,6 @@ package tenants_test
 
 import (
 	"context"
-	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -180,8 +178,7 @@ func (f *fixture) apply(scope ledger.Scope, step ledger.Step) bool {
 	return res.Applied
 }
 
-// holds says whether any value or index entry of a scope carries the text; it
-// reads what the package may have left there.
+// named lists what a scope has under a name.
 func (f *fixture) named(scope ledger.Scope) (members []string) {
 	f.t.Helper()
 	entries, err := f.store.Entries(f.t.Context(), scope, ledger.EntryRange{Index: ledger.ByName, Limit: 1000})
@@ -236,7 +233,3 @@ func pointers(t *testing.T, err error) (at []string) {
 }
 
 func ptr[T any](v T) *T { return &v }
-
-func starting(events []string, prefix string) bool {
-	return slices.ContainsFunc(events, func(e string) bool { return strings.HasPrefix(e, prefix) })
-}
