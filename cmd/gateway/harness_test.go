@@ -172,6 +172,8 @@ actions:
 		"probe":      make("probe", "status >= 200 && status < 300"),
 		"probe-body": make("probe-body", "status >= 200 && status < 300 && has(body.arrival)"),
 		"probe-fast": strings.ReplaceAll(make("probe-fast", "status >= 200 && status < 300"), "timeout: 5s", "timeout: 300ms"),
+		"query": strings.Replace(make("query", "status == 200"),
+			"{type: bearer, prefix: Bearer, secret: token}", "{type: api_key, in: query, name: key, secret: token}", 1),
 		"probe-slow": strings.ReplaceAll(make("probe-slow", "status >= 200 && status < 300"), "timeout: 5s", "timeout: 60s"),
 	}
 }

@@ -67,7 +67,7 @@ func (s *Service) claim(ctx context.Context, req Request) (*write, dedupe.Claime
 			continue
 		}
 		if err != nil {
-			return nil, claimed, s.claimFailure(err)
+			return nil, claimed, s.claimFailure(w, err)
 		}
 		s.metrics.claims.WithLabelValues(string(claimed.Verdict)).Inc()
 		if claimed.Verdict == dedupe.WouldAcquire && !req.DryRun {
@@ -84,10 +84,14 @@ func (s *Service) claim(ctx context.Context, req Request) (*write, dedupe.Claime
 func (s *Service) claimOnce(ctx context.Context, w *write) (dedupe.Claimed, error) {
 	ctx, span := s.tracer.Start(ctx, "claim")
 	defer span.End()
-	w.issued = s.boot()
 	// Once the claim is on its way it is carried to its end: a caller that hangs
 	// up in the middle must not leave the gateway in doubt about its own claim.
-	return s.claims.Claim(context.WithoutCancel(ctx), dedupe.Claim{
+	ctx = context.WithoutCancel(ctx)
+	if err := s.clear(ctx, w); err != nil {
+		return dedupe.Claimed{}, err
+	}
+	w.issued = s.boot()
+	return s.claims.Claim(ctx, dedupe.Claim{
 		Scope:    w.req.Principal.Scope,
 		Identity: w.ident.Identity, Fingerprint: w.ident.Fingerprint, Source: w.ident.Source,
 		KeyID: w.req.Principal.KeyID, RequestID: w.req.RequestID,
@@ -103,11 +107,11 @@ func (s *Service) claimOnce(ctx context.Context, w *write) (dedupe.Claimed, erro
 }
 
 // claimFailure words a claim that could not be made. Nothing was sent.
-func (s *Service) claimFailure(err error) *Error {
+func (s *Service) claimFailure(w *write, err error) *Error {
 	s.metrics.claims.WithLabelValues("store_error").Inc()
 	var uncertain *dedupe.UncertainError
 	if errors.As(err, &uncertain) {
-		s.abandon(uncertain.Abandon)
+		s.abandon(w, uncertain.Abandon)
 	}
 	var e *Error
 	if errors.As(err, &e) { // a draft that could not be made

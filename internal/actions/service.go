@@ -102,6 +102,7 @@ type Service struct {
 	tracer   trace.Tracer
 	boot     func() time.Duration
 	breakers *breakers
+	doubts   doubts
 
 	// Calls to vendors outlive their callers: they run on base, which ends when
 	// the drain's patience does.

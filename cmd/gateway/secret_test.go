@@ -1,0 +1,119 @@
+package main
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"holdfast.dev/gateway/internal/redisstore"
+	"holdfast.dev/gateway/internal/redistest"
+	"holdfast.dev/gateway/internal/vendortest"
+)
+
+// TestTheCredentialIsNowhere: a vendor that echoes the credential in every place
+// it can, answers of every kind, and then every place a person could look:
+// responses, logs, audit rows, metrics and the store's own files.
+func TestTheCredentialIsNowhere(t *testing.T) {
+	t.Run("embedded", func(t *testing.T) {
+		cfg := testConfig(t)
+		dir := filepath.Join(t.TempDir(), "data")
+		cfg.Store = embeddedPrefix + dir
+		seen, app := leak(t, cfg)
+		require.NoError(t, app.Close())
+		requireNoSentinel(t, seen)
+		requireNoSentinelInFiles(t, dir)
+	})
+	t.Run("redis", func(t *testing.T) {
+		server := redistest.Start(t, redistest.Durable()...)
+		require.NoError(t, redisstore.Init(t.Context(), redisstore.Options{URL: server.URL()}))
+		cfg := testConfig(t)
+		cfg.Store = server.URL()
+		seen, app := leak(t, cfg)
+		require.NoError(t, app.Close())
+		requireNoSentinel(t, seen)
+		_, err := server.Do(t.Context(), "SAVE")
+		require.NoError(t, err)
+		require.NoError(t, server.Stop())
+		requireNoSentinelInFiles(t, server.Dir())
+	})
+}
+
+func leak(t *testing.T, cfg Config) (map[string]string, *App) {
+	echo := func(status int, body string) vendortest.Behaviour {
+		return func(c *vendortest.Call) {
+			credential := c.Arrival.Header.Get("Authorization")
+			c.JSON(status, fmt.Sprintf(body, credential), "X-Echo: "+credential, "Www-Authenticate: "+credential)
+		}
+	}
+	app, log := boot(t, cfg)
+	a := newAgent(t, app.URL())
+	seen := map[string]string{}
+	note := func(name string, r reply) reply {
+		seen[name] = string(r.raw) + fmt.Sprint(r.header)
+		return r
+	}
+	vendor := vendortest.New(t, nil)
+	a.connect("c", "probe@1", vendor.URL())
+	for name, b := range map[string]vendortest.Behaviour{
+		"success": echo(200, `{"you_sent":%q}`), "refusal": echo(422, `{"error":{"code":"x","message":%q}}`),
+		"unknown": echo(500, `{"error":%q}`), "limited": echo(429, `{"error":%q}`), "denied": echo(401, `{"error":%q}`),
+		"text": func(c *vendortest.Call) { c.Respond(200, "text/plain", c.Arrival.Header.Get("Authorization")) },
+	} {
+		vendor.Use(b)
+		body := fmt.Sprintf(`{"n":%d}`, len(seen)+1)
+		note(name, a.do("c", "create", body))
+		note(name+" again", a.do("c", "create", body))
+	}
+	refused := vendortest.RefusedURL(t)
+	a.must(201, "PUT", "/v1/connections/d", map[string]any{
+		"connector": "query@1", "base_url": refused, "credentials": map[string]string{"token": sentinel},
+	})
+	note("not sent, credential in the query", a.do("d", "create", `{"n":1}`)).is(503, "not_sent")
+	note("bad credentials", a.call("PUT", "/v1/connections/e", map[string]any{
+		"connector": "probe@1", "base_url": vendor.URL(), "credentials": map[string]string{"wrong": sentinel},
+	}))
+	note("bad member", a.call("PUT", "/v1/connections/e", map[string]any{
+		"connector": "probe@1", "base_url": vendor.URL(), "credentials": map[string]any{"token": []string{sentinel}},
+	}))
+	note("rotated", a.call("PUT", "/v1/connections/c", map[string]any{"credentials": map[string]string{"token": sentinel + "2"}}))
+	note("connection", a.call("GET", "/v1/connections/c", nil))
+	note("connections", a.call("GET", "/v1/connections", nil))
+	note("actions", a.call("GET", "/v1/actions?limit=100", nil))
+	note("audit", a.call("GET", "/v1/audit?limit=200", nil))
+	admin := &agent{t: t, base: app.AdminURL()}
+	note("metrics", admin.call("GET", "/metrics", nil))
+	seen["log"] = log.String()
+	require.NotEmpty(t, seen["log"])
+	return seen, app
+}
+
+func requireNoSentinel(t *testing.T, seen map[string]string) {
+	t.Helper()
+	for name, text := range seen {
+		require.NotContains(t, text, sentinel, name)
+	}
+	require.Contains(t, seen["success"], "[redacted]", "the vendor did echo it")
+}
+
+func requireNoSentinelInFiles(t *testing.T, dir string) {
+	t.Helper()
+	files := 0
+	require.NoError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		files++
+		require.False(t, strings.Contains(string(data), sentinel), "%s holds the credential", d.Name())
+		return nil
+	}))
+	require.NotZero(t, files)
+}
