@@ -37,11 +37,6 @@ func call[T any](
 		s.calls.leave()
 		return none, err
 	}
-	if err := ctx.Err(); err != nil { // of a free stripe and an ended context, either may win
-		st.unlock()
-		s.calls.leave()
-		return none, unavailable(err)
-	}
 	done := make(chan outcome[T], 1)
 	go func() {
 		defer s.calls.leave()
@@ -93,7 +88,8 @@ func (s *Store) guard(f func() error) error {
 // unknown.
 func (s *Store) catch(err *error) {
 	if p := recover(); p != nil {
-		s.failure.set(fmt.Errorf("panic: %v", p))
+		cause, _ := p.(error)
+		s.failure.set(engineFailure{fmt.Sprintf("panic: %v", p), cause})
 		*err = s.failure.err()
 	}
 }

@@ -181,6 +181,40 @@ func TestCloseWaitsForCallsWhoseCallersLeft(t *testing.T) {
 	})
 }
 
+func TestCloseWaitsForReadersWhoseCallersLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := newFaults(vfs.NewMem())
+		s := open(t, "store", pebblestore.Options{FS: disk})
+		must(t, s, claim(s, "a"))
+		require.NoError(t, s.Flush())
+		release := disk.hold(tableRead)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		_, err := s.Read(ctx, scope, ledger.Fetch{Key: key("a")})
+		require.ErrorIs(t, err, ledger.ErrUnavailable)
+
+		closed := make(chan error, 1)
+		go func() { closed <- s.Close() }()
+		synctest.Wait()
+		require.Empty(t, closed)
+		release(nil)
+		require.NoError(t, <-closed, "the engine finds nothing of it left open")
+	})
+}
+
+func TestAPanicFailsTheStore(t *testing.T) {
+	s := open(t, "store", pebblestore.Options{FS: vfs.NewMem()})
+	cause := errors.New("the log takes no more")
+	err := s.Panic(t.Context(), scope, cause)
+	require.ErrorIs(t, err, ledger.ErrUnavailable)
+	require.ErrorIs(t, err, cause)
+	require.ErrorIs(t, s.Ready(t.Context()), cause)
+	_, err = s.Apply(t.Context(), scope, claim(s, "a"))
+	require.ErrorIs(t, err, cause)
+	require.ErrorIs(t, s.Close(), cause)
+	require.NoError(t, s.CloseEngine())
+}
+
 func TestAStepIsTakenAsItWasGiven(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t, "store", pebblestore.Options{FS: vfs.NewMem()})
@@ -200,5 +234,8 @@ func TestAStepIsTakenAsItWasGiven(t *testing.T) {
 		got, _ := get(t, s, "a")
 		require.Equal(t, "value of a", got)
 		require.Equal(t, "a", string(allRows(t, s)[0].Data))
+		entries, err := s.Entries(t.Context(), scope, ledger.EntryRange{Index: ledger.ByName, Limit: 9})
+		require.NoError(t, err)
+		require.Equal(t, "m", entries[0].Member)
 	})
 }

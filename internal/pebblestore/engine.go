@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
@@ -46,34 +47,47 @@ const (
 	// the gateway's connections need.
 	maxOpenFiles = 256
 
+	// diskSlow is when a write that is still going on is reported. It is the time
+	// after which the gateway's callers give up, by default.
+	diskSlow = 2 * time.Second
+
 	// bitsPerKey of Bloom filter: most look-ups of a claim are for keys that do
 	// not exist, and a filter of 10 bits answers 99 of 100 without a disk read.
 	bitsPerKey = 10
 )
 
 // openEngine opens the engine in a folder and maps what can go wrong.
-func (s *Store) openEngine(dir string, mem vfs.FS) error {
+func (s *Store) openEngine(dir string, mem vfs.FS, tune []func(*pebble.Options)) error {
 	o := engineOptions(s)
+	for _, f := range tune {
+		f(o)
+	}
 	if o.FS = mem; mem == nil {
 		abs, err := filepath.Abs(dir) // the engine's lock within a process is by name
 		if err != nil {
 			return err
 		}
 		dir = abs
-		o.FS = privateFS{vfs.Default}
-		o.WithFSDefaults() // reports a disk that takes seconds
+		o.FS, s.health = vfs.WithDiskHealthChecks(privateFS{vfs.Default}, diskSlow, nil, s.trouble.diskSlow)
 	}
 	db, err := pebble.Open(dir, o)
 	if err != nil {
-		return openError(err)
+		return errors.Join(openError(err), s.closeHealth())
 	}
 	if mem == nil {
 		// A folder that was there before may be open to others. It can belong to
 		// another user (a mounted volume), and then its files are private still.
-		_ = os.Chmod(dir, 0o700)
+		_ = os.Chmod(dir, folderMode)
 	}
 	s.db = db
 	return nil
+}
+
+func (s *Store) closeHealth() error {
+	if s.health == nil {
+		return nil
+	}
+	return s.health.Close()
 }
 
 // closeEngine releases the folder, unless the store has failed: then nobody may
@@ -82,7 +96,7 @@ func (s *Store) closeEngine() error {
 	if s.failure.err() != nil {
 		return nil
 	}
-	return s.guard(s.db.Close)
+	return errors.Join(s.guard(s.db.Close), s.closeHealth())
 }
 
 // writeSync writes one value of the store's own to disk. It takes the way of a
@@ -211,9 +225,24 @@ func (l engineLogger) Errorf(format string, args ...any) {
 // a state that is not on disk. Callers are told at once, and calls to vendors
 // that are under way can still end in order.
 func (l engineLogger) Fatalf(format string, args ...any) {
-	l.failure.set(fmt.Errorf(format, args...))
+	f := engineFailure{message: fmt.Sprintf(format, args...)}
+	for _, a := range args {
+		if err, ok := a.(error); ok {
+			f.cause = err
+		}
+	}
+	l.failure.set(f)
 	select {}
 }
+
+// engineFailure is what the engine said when it gave up.
+type engineFailure struct {
+	message string
+	cause   error
+}
+
+func (f engineFailure) Error() string { return f.message }
+func (f engineFailure) Unwrap() error { return f.cause }
 
 // lazy formats a message only if it is logged.
 type lazy struct {

@@ -117,7 +117,7 @@ func TestExpirerFindsLaterValuesWhereItLeftOff(t *testing.T) {
 
 func TestExpirerWorksThroughMoreThanOneLook(t *testing.T) {
 	x := newExpiring(t)
-	const many = 10_000
+	const many = 8_500
 	for i := 0; i < many; i += 500 {
 		step := ledger.Step{}
 		for j := range 500 {
@@ -165,6 +165,20 @@ func TestAValueThatHasEndedIsNotWritten(t *testing.T) {
 	p.Expires = time.UnixMilli(0)
 	must(t, x.Store, ledger.Step{Put: []ledger.Put{p}})
 	x.expect(0, 1)
+}
+
+func TestATrimmedIndexLeavesNothing(t *testing.T) {
+	x := newExpiring(t)
+	now := x.Now()
+	e := ledger.Entry{Index: ledger.ByLease, Score: now.Add(-time.Second), Member: "m"}
+	must(t, x.Store, ledger.Step{Index: []ledger.Entry{e}})
+	require.NoError(t, x.Trim(t.Context(), scope, ledger.ByLease, now))
+	x.expect(0, 0)
+
+	must(t, x.Store, ledger.Step{Index: []ledger.Entry{e}})
+	e.Score = now // not where it stands
+	must(t, x.Store, ledger.Step{Unindex: []ledger.Entry{e}})
+	x.expect(0, 0)
 }
 
 // The background expirer of Open is stopped by Close; goleak sees to the rest.

@@ -14,6 +14,12 @@ func OpenTicked(dir string, opts Options, ticks <-chan time.Time) (*Store, error
 	return open(dir, opts, ticks)
 }
 
+// OpenSmall is Open with memory tables so small that log files and tables change
+// hands all the time, and no expirer.
+func OpenSmall(dir string, opts Options) (*Store, error) {
+	return open(dir, opts, nil, func(o *pebble.Options) { o.MemTableSize = 64 << 10 })
+}
+
 // SetUptime replaces the clock nonces live by. It is called before any step.
 func (s *Store) SetUptime(f func() time.Duration) { s.uptime = f }
 
@@ -62,6 +68,12 @@ func (s *Store) Flush() error { return s.db.Flush() }
 
 // Fatal is the engine reporting that it cannot go on.
 func (s *Store) Fatal(message string) { engineLogger{s.log, s.failure}.Fatalf("%s", message) }
+
+// Panic is the engine panicking in a call.
+func (s *Store) Panic(ctx context.Context, scope ledger.Scope, cause error) error {
+	_, err := call(ctx, s, scope, func(*stripe) (func() (struct{}, error), error) { panic(cause) })
+	return err
+}
 
 // CloseEngine releases what a failed store keeps until the process ends.
 func (s *Store) CloseEngine() error { return s.db.Close() }

@@ -173,6 +173,10 @@ func tableWrite(op errorfs.Op) bool {
 	return op.Kind.ReadOrWrite() == errorfs.OpIsWrite && strings.HasSuffix(op.Path, ".sst")
 }
 
+func tableRead(op errorfs.Op) bool {
+	return op.Kind == errorfs.OpFileReadAt && strings.HasSuffix(op.Path, ".sst")
+}
+
 // The test binary, run again, is another gateway process.
 const (
 	childRole = "PEBBLESTORE_TEST_CHILD"
@@ -184,7 +188,7 @@ const (
 func child(t *testing.T, role, dir string, whileUp func()) string {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), childRole+"="+role, childDir+"="+dir)
+	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", childRole+"="+role, childDir+"="+dir)
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	stdin, err := cmd.StdinPipe() // held open: the child ends when it reads the end
@@ -210,6 +214,14 @@ func child(t *testing.T, role, dir string, whileUp func()) string {
 
 // runChild is the other process.
 func runChild(role, dir string) int {
+	switch role {
+	case "full":
+		childFull(dir)
+		return 0
+	case "panic":
+		childPanic(dir)
+		return 0
+	}
 	s, err := pebblestore.Open(dir, pebblestore.Options{})
 	if err != nil {
 		fmt.Println("error:", err)
@@ -224,8 +236,6 @@ func runChild(role, dir string) int {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 	case "fatal":
 		childFatal(s)
-	case "panic":
-		childPanic(dir)
 	}
 	return 0
 }

@@ -3,10 +3,12 @@ package pebblestore
 import (
 	"bytes"
 	"cmp"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2"
 	"github.com/stretchr/testify/require"
 
 	"holdfast.dev/gateway/internal/ledger"
@@ -122,4 +124,10 @@ func TestTailsAreBounded(t *testing.T) {
 		st.remember(scope, 7)
 	}
 	require.Len(t, st.tails, tailsPerStripe, "a known scope needs no room")
+}
+
+func TestTheEngineSpellsNoKey(t *testing.T) {
+	c := discreetComparer()
+	require.Equal(t, "(key of 6 bytes)", fmt.Sprint(c.FormatKey([]byte("secret"))))
+	require.Equal(t, pebble.DefaultComparer.Name, c.Name)
 }

@@ -40,6 +40,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"io"
 	"log/slog"
 	"sync"
 	"time"
@@ -83,6 +84,7 @@ type Store struct {
 	failure *failure // why the store stopped for good, if it did
 	trouble *trouble // what ails the engine's background work just now
 
+	health      io.Closer // watches the disk; nil in memory
 	stopExpirer func()
 	closeOnce   sync.Once
 	closeErr    error
@@ -106,8 +108,8 @@ func Open(dir string, opts Options) (*Store, error) {
 	return s, nil
 }
 
-// open is Open with the expirer driven by the caller.
-func open(dir string, opts Options, ticks <-chan time.Time) (*Store, error) {
+// open is Open with the expirer driven, and the engine tuned, by the caller.
+func open(dir string, opts Options, ticks <-chan time.Time, tune ...func(*pebble.Options)) (*Store, error) {
 	if opts.Clock == nil {
 		opts.Clock = time.Now
 	}
@@ -126,7 +128,7 @@ func open(dir string, opts Options, ticks <-chan time.Time) (*Store, error) {
 	for i := range s.stripes {
 		s.stripes[i].init()
 	}
-	if err := s.guard(func() error { return s.openEngine(dir, opts.FS) }); err != nil {
+	if err := s.guard(func() error { return s.openEngine(dir, opts.FS, tune) }); err != nil {
 		return nil, fmt.Errorf("open store folder %q: %w", dir, err)
 	}
 	var mark int64

@@ -2,11 +2,13 @@ package pebblestore
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"holdfast.dev/gateway/internal/ledger"
 )
@@ -40,7 +42,7 @@ func (t *trouble) failed(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	kind := &t.compaction
-	if err == t.ended {
+	if errors.Is(err, t.ended) {
 		kind = &t.flush
 	}
 	if *kind == nil {
@@ -82,9 +84,6 @@ func (t *trouble) listener() *pebble.EventListener {
 		DataCorruption: func(info pebble.DataCorruptionInfo) {
 			t.log.Error("storage engine: a table file is damaged", "path", info.Path)
 		},
-		DiskSlow: func(info pebble.DiskSlowInfo) {
-			t.log.Warn("storage engine: the disk is slow", "operation", info.OpType.String(), "duration", info.Duration)
-		},
 		LowDiskSpace: func(info pebble.LowDiskSpaceInfo) {
 			t.log.Warn("storage engine: disk space is running low",
 				"available_bytes", info.AvailBytes, "total_bytes", info.TotalBytes)
@@ -93,4 +92,8 @@ func (t *trouble) listener() *pebble.EventListener {
 			t.log.Warn("storage engine: writes wait for the disk", "reason", info.Reason)
 		},
 	}
+}
+
+func (t *trouble) diskSlow(info vfs.DiskSlowInfo) {
+	t.log.Warn("storage engine: the disk is slow", "operation", info.OpType.String(), "duration", info.Duration)
 }
