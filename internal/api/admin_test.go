@@ -33,4 +33,8 @@ func TestAdminListener(t *testing.T) {
 	require.Equal(t, "method_not_allowed", g.sendTo(admin, "POST", "/metrics", "").code())
 	require.Equal(t, "not_found", g.sendTo(admin, "POST", "/debug/pprof", "").code())
 	require.True(t, json.Valid(g.sendTo(admin, "GET", "/readyz", "").body))
+
+	for _, line := range g.logged() {
+		require.NotEqual(t, "INFO", line["level"], "probes come every few seconds")
+	}
 }

@@ -207,7 +207,9 @@ func writeOutcome(o *object, rec *dedupe.Record) {
 func writeTimes(o *object, rec *dedupe.Record) {
 	o.time("created_at", rec.Created)
 	o.time("settled_at", rec.Settled)
-	o.time("replay_until", rec.WindowEnd)
+	if rec.State != dedupe.NotDone && rec.State != dedupe.Lapsed { // there is nothing to replay
+		o.time("replay_until", rec.WindowEnd)
+	}
 }
 
 func writeAttempts(o *object, rec *dedupe.Record) {

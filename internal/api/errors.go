@@ -3,6 +3,7 @@ package api
 import (
 	"errors"
 	"net/http"
+	"strings"
 
 	"github.com/labstack/echo/v4"
 
@@ -43,13 +44,28 @@ func problemOf(err error) *problem {
 
 func ofAction(e *actions.Error) *problem {
 	p := &problem{
-		code: e.Code, detail: e.Detail, next: e.Next, retryAfter: e.RetryAfter,
+		code: e.Code, detail: sentence(e.Detail), next: e.Next, retryAfter: e.RetryAfter,
 		record: e.Record, replayed: e.Replayed, check: e.Check, unsaved: e.Unsaved, cause: e.Cause,
 	}
 	for _, f := range e.Fields {
 		p.fields = append(p.fields, field{pointer: f.Pointer, detail: f.Reason})
 	}
 	return p
+}
+
+// sentence gives words that were written as an error's the look of the others:
+// a capital in front and a full stop behind.
+func sentence(s string) string {
+	if s == "" {
+		return ""
+	}
+	if first := s[0]; 'a' <= first && first <= 'z' {
+		s = string(first-'a'+'A') + s[1:]
+	}
+	if !strings.ContainsAny(s[len(s)-1:], ".!?") {
+		s += "."
+	}
+	return s
 }
 
 // codeOfStatus reads what echo itself refuses.

@@ -26,13 +26,14 @@ type route struct {
 type front struct {
 	echo    *echo.Echo
 	log     *slog.Logger
+	level   slog.Level // of the line for each request
 	now     func() time.Time
 	metrics *metrics
 	methods map[string][]string // path → methods
 }
 
 func newFront(log *slog.Logger, now func() time.Time, m *metrics, who authenticator, routes []route) *front {
-	f := &front{echo: echo.New(), log: log, now: now, metrics: m, methods: make(map[string][]string)}
+	f := &front{echo: echo.New(), log: log, level: slog.LevelInfo, now: now, metrics: m, methods: make(map[string][]string)}
 	f.echo.HideBanner, f.echo.HidePort = true, true
 	f.echo.HTTPErrorHandler = f.answerError
 	// The address of the connection itself. What a client says of itself in

@@ -94,7 +94,7 @@ func (f *front) finish(c *call) {
 			attrs = append(attrs, slog.String(a.name, a.value))
 		}
 	}
-	f.log.LogAttrs(c.ctx(), slog.LevelInfo, "request", attrs...)
+	f.log.LogAttrs(c.ctx(), f.level, "request", attrs...)
 }
 
 // answerError is echo's HTTPErrorHandler and the only place that answers with a

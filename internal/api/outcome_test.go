@@ -33,7 +33,10 @@ func TestOutcomeOfEachState(t *testing.T) {
 			rec.State, rec.Outcome, rec.Resolved = row.state, dedupe.Outcome{Phase: row.phase}, row.resolved
 			return actions.View{Record: rec}, nil
 		}
-		outcome, _ := g.send("GET", "/v1/actions/"+actionID, "").json()["outcome"].(map[string]any)
+		body := g.send("GET", "/v1/actions/"+actionID, "").json()
+		outcome, _ := body["outcome"].(map[string]any)
+		ended := row.state == dedupe.NotDone || row.state == dedupe.Lapsed
+		require.Equal(t, !ended, body["replay_until"] != nil, "%s: what was not done is not replayed", row.state)
 		require.Equal(t, row.want, outcome["kind"], "%s %s", row.state, row.phase)
 	}
 }
@@ -95,4 +98,19 @@ func TestFieldProblemsOfThePathAreShown(t *testing.T) {
 	g := newGateway(t)
 	a := g.answerWith(&actions.Error{Code: actions.InvalidBody, Fields: []actions.FieldProblem{{Pointer: "/body/x", Reason: "r"}}})
 	require.Contains(t, string(a.body), `"errors":[{"pointer":"/body/x","detail":"r"}]`)
+}
+
+// The words of the path of a write are written as errors are; an answer's are
+// sentences.
+func TestDetailsAreSentences(t *testing.T) {
+	for given, want := range map[string]string{
+		"nothing was sent; wait":     "Nothing was sent; wait.",
+		"Nothing was sent.":          "Nothing was sent.",
+		"why not?":                   "Why not?",
+		"7 things":                   "7 things.",
+		"éclair is no ASCII letter.": "éclair is no ASCII letter.",
+	} {
+		g := newGateway(t)
+		require.Equal(t, want, g.answerWith(&actions.Error{Code: actions.NotSent, Detail: given}).json()["detail"])
+	}
 }

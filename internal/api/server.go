@@ -120,10 +120,12 @@ func New(c Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Server{
+	server := &Server{
 		public: newFront(c.Logger, c.Now, m, c.Tenants, public),
 		admin:  newFront(c.Logger, c.Now, m, nil, admin),
-	}, nil
+	}
+	server.admin.level = slog.LevelDebug // probes come every few seconds
+	return server, nil
 }
 
 // Handler serves the public API.
