@@ -76,13 +76,14 @@ func open(ctx context.Context, cfg Config, log *slog.Logger) (app *App, err erro
 		return nil, err
 	}
 	a.ready = newReadiness(a.store.Ready, cfg.StoreTimeout, log)
-	if a.directory, err = tenants.New(tenants.Config{Store: a.store, AdminKey: keys.adminKey}); err != nil {
+	administered := guarded{Store: a.store, ready: a.ready}
+	if a.directory, err = tenants.New(tenants.Config{Store: administered, AdminKey: keys.adminKey}); err != nil {
 		return nil, err
 	}
-	if a.registry, err = a.openRegistry(ctx); err != nil {
+	if a.registry, err = a.openRegistry(ctx, administered); err != nil {
 		return nil, err
 	}
-	book, err := connections.NewBook(connections.Config{Store: a.store, Sealer: keys.ring, Validate: a.checkConnection})
+	book, err := connections.NewBook(connections.Config{Store: administered, Sealer: keys.ring, Validate: a.checkConnection})
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +101,7 @@ func open(ctx context.Context, cfg Config, log *slog.Logger) (app *App, err erro
 	journal := audit.NewLog(a.store)
 	if a.service, err = actions.New(actions.Config{
 		Claims: a.claims, Keys: a.directory, Accounts: book, Catalog: a.registry, Sealer: keys.ring, Sender: a.wire, Journal: journal, Ready: a.ready.last,
-		Window: cfg.ReplayWindow, MaxResult: cfg.MaxResult, Metrics: a.metrics, Logger: log,
+		Window: cfg.ReplayWindow, MaxResult: cfg.MaxResult, Metrics: a.metrics, Logger: log, Tracer: cfg.tracer,
 	}); err != nil {
 		return nil, err
 	}
@@ -143,7 +144,7 @@ func history(cfg Config) time.Duration {
 	return 30 * 24 * time.Hour
 }
 
-func (a *App) openRegistry(ctx context.Context) (*connectors.Registry, error) {
+func (a *App) openRegistry(ctx context.Context, store ledger.Store) (*connectors.Registry, error) {
 	builtins, err := builtin.Manifests()
 	if err != nil {
 		return nil, err
@@ -153,7 +154,7 @@ func (a *App) openRegistry(ctx context.Context) (*connectors.Registry, error) {
 		return nil, err
 	}
 	r, err := connectors.NewRegistry(connectors.Options{
-		Compile: compiler.Compile, Builtin: builtins, Dir: a.cfg.ConnectorsDir, Keeper: catalog.New(a.store),
+		Compile: compiler.Compile, Builtin: builtins, Dir: a.cfg.ConnectorsDir, Keeper: catalog.New(store),
 	})
 	if err != nil {
 		return nil, err

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
 	"go.yaml.in/yaml/v3"
 
 	"holdfast.dev/gateway/internal/seal"
@@ -40,9 +41,10 @@ type Config struct {
 	MaxResult    int64 // bytes of a result that is kept
 	DrainTimeout time.Duration
 
-	// wire is how vendors are reached. Only tests set it (their own authorities
-	// and names).
-	wire wire.Config
+	// Only tests set these: how vendors are reached (their own authorities and
+	// names), and where traces go.
+	wire   wire.Config
+	tracer trace.TracerProvider
 }
 
 func defaultConfig() Config {

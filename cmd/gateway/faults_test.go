@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"net"
@@ -14,6 +15,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"holdfast.dev/gateway/internal/vendortest"
 )
@@ -254,36 +257,51 @@ func (a *agent) writeEvents() []string {
 // connection, does the work and closes. Go's own transport would send it again.
 func TestWarmConnections(t *testing.T) {
 	onBothStores(t, func(t *testing.T, cfg Config) {
-		app, _ := boot(t, cfg)
-		for name, fault := range map[string]vendortest.Behaviour{
-			"closes after the head": vendortest.CloseAfterHead,
-			"closes after the body": vendortest.CloseAfterBody,
-			"resets":                vendortest.ResetAfterBody,
-		} {
-			for _, action := range []string{"create", "remove"} {
-				t.Run(name+" "+action, func(t *testing.T) {
-					a := newAgent(t, app.URL())
-					vendor := vendortest.New(t, vendortest.OK)
-					a.connect("c", "probe@1", vendor.URL())
-					body := func(n int) string {
-						if action == "remove" {
-							return fmt.Sprintf(`{"n":"x%d"}`, n)
-						}
-						return fmt.Sprintf(`{"n":%d}`, n)
+		for _, traced := range []bool{false, true} {
+			t.Run(fmt.Sprintf("traced=%t", traced), func(t *testing.T) {
+				spans := tracetest.NewInMemoryExporter()
+				if traced {
+					provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
+					t.Cleanup(func() { require.NoError(t, provider.Shutdown(context.Background())) })
+					cfg.tracer = provider
+				}
+				app, _ := boot(t, cfg)
+				for _, action := range []string{"create", "remove"} {
+					for name, fault := range map[string]vendortest.Behaviour{
+						"closes after the head": vendortest.CloseAfterHead,
+						"closes after the body": vendortest.CloseAfterBody,
+						"resets":                vendortest.ResetAfterBody,
+					} {
+						t.Run(action+" "+name, func(t *testing.T) { warm(t, newAgent(t, app.URL()), action, fault) })
 					}
-					a.do("c", action, body(1)).is(200, "succeeded")
-					vendor.Use(fault)
-					a.do("c", action, body(2)).is(423, "outcome_unknown")
-					a.do("c", action, body(2)).is(423, "outcome_unknown")
-					require.Equal(t, 2, vendor.Arrivals(), "one arrival each")
-					for _, r := range vendor.Requests() {
-						require.NotEmpty(t, r.Header.Get("Idempotency-Key"))
-						require.NotEmpty(t, r.Header.Get("X-Idempotency-Key"))
-					}
-				})
-			}
+				}
+				require.Equal(t, traced, len(spans.GetSpans()) > 0)
+				require.NoError(t, app.Close())
+			})
 		}
 	})
+}
+
+func warm(t *testing.T, a *agent, action string, fault vendortest.Behaviour) {
+	vendor := vendortest.New(t, vendortest.OK)
+	a.connect("c", "probe@1", vendor.URL())
+	body := map[string]func(int) string{
+		"create": func(n int) string { return fmt.Sprintf(`{"n":%d}`, n) },
+		"remove": func(n int) string { return fmt.Sprintf(`{"n":"x%d"}`, n) },
+	}[action]
+	a.do("c", action, body(1)).is(200, "succeeded")
+	vendor.Use(fault)
+	a.do("c", action, body(2)).is(423, "outcome_unknown")
+	a.do("c", action, body(2)).is(423, "outcome_unknown")
+	require.Equal(t, 2, vendor.Arrivals(), "one arrival each")
+	require.Equal(t, 1, vendor.Connections(), "the connection was kept")
+	for _, r := range vendor.Requests() {
+		require.NotEmpty(t, r.Header.Get("Idempotency-Key"))
+		require.NotEmpty(t, r.Header.Get("X-Idempotency-Key"))
+		for _, name := range []string{"Traceparent", "Tracestate", "Baggage", "X-Forwarded-For"} {
+			require.Empty(t, r.Header.Get(name), "%s does not leave", name)
+		}
+	}
 }
 
 // TestHTTP2Vendors: GOAWAY and REFUSED_STREAM make an HTTP/2 client send again.

@@ -3,9 +3,12 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"time"
+
+	"holdfast.dev/gateway/internal/ledger"
 )
 
 // readiness remembers whether the store may be claimed in, so that every call
@@ -58,4 +61,19 @@ func (r *readiness) watch(ctx context.Context) {
 			_ = r.now(ctx) // kept and logged
 		}
 	}
+}
+
+// guarded is the store as administration sees it: while the store is not ready
+// nothing is changed in it. Writes of agents are guarded by the path of a write
+// itself, which must still be able to settle what it sent.
+type guarded struct {
+	ledger.Store
+	ready *readiness
+}
+
+func (g guarded) Apply(ctx context.Context, scope ledger.Scope, step ledger.Step) (ledger.Result, error) {
+	if err := g.ready.last(); err != nil {
+		return ledger.Result{}, fmt.Errorf("%w: %w", ledger.ErrUnavailable, err)
+	}
+	return g.Store.Apply(ctx, scope, step)
 }
