@@ -93,8 +93,10 @@ func (s *Store) closeHealth() error {
 // closeEngine releases the folder, unless the store has failed: then nobody may
 // open it while this process still has work in it.
 func (s *Store) closeEngine() error {
-	if s.failure.err() != nil {
+	select {
+	case <-s.failure.ch:
 		return nil
+	default:
 	}
 	return errors.Join(s.guard(s.db.Close), s.closeHealth())
 }

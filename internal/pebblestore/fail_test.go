@@ -3,6 +3,7 @@ package pebblestore_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"syscall"
@@ -26,21 +27,21 @@ func TestAFatalErrorOfTheEngineFailsTheStore(t *testing.T) {
 	}, strings.Split(strings.TrimSpace(out), "\n"))
 }
 
-func childFatal(s *pebblestore.Store) {
+func childFatal(out io.Writer, s *pebblestore.Store) {
 	ctx := context.Background()
 	returned := make(chan struct{})
 	go func() { defer close(returned); s.Fatal("MANIFEST flush failed") }()
 	<-s.Failed()
 	_, err := s.Apply(ctx, scope, claim(s, "a"))
-	sayUnavailable("apply", err)
-	sayUnavailable("ready", s.Ready(ctx))
-	sayUnavailable("close", s.Close())
+	sayUnavailable(out, "apply", err)
+	sayUnavailable(out, "ready", s.Ready(ctx))
+	sayUnavailable(out, "close", s.Close())
 	if _, err := pebblestore.Open(os.Getenv(childDir), pebblestore.Options{}); err != nil {
-		fmt.Println("second open refused")
+		say(out, "second open refused")
 	}
 	select {
 	case <-returned:
-		fmt.Println("the engine went on")
+		say(out, "the engine went on")
 	default:
 	}
 }
@@ -52,12 +53,12 @@ func TestALogThatTakesNoMoreFailsTheStore(t *testing.T) {
 	require.Equal(t, "applied 0 of 64, unavailable 64\nready store unavailable\nclose store unavailable\n", out)
 }
 
-func childPanic(dir string) {
+func childPanic(out io.Writer, dir string) {
 	ctx := context.Background()
 	disk := newFaults(vfs.NewMem())
 	s, err := pebblestore.Open(dir, pebblestore.Options{FS: disk})
 	if err != nil {
-		fmt.Println(err)
+		say(out, err)
 		return
 	}
 	disk.fail(func(op errorfs.Op) bool { return logWrite(op) || logSync(op) }, syscall.ENOSPC)
@@ -77,16 +78,16 @@ func childPanic(dir string) {
 			refused++
 		}
 	}
-	fmt.Printf("applied %d of %d, unavailable %d\n", applied, callers, refused)
-	sayUnavailable("ready", s.Ready(ctx))
-	sayUnavailable("close", s.Close())
+	say(out, fmt.Sprintf("applied %d of %d, unavailable %d", applied, callers, refused))
+	sayUnavailable(out, "ready", s.Ready(ctx))
+	sayUnavailable(out, "close", s.Close())
 }
 
-func sayUnavailable(what string, err error) {
+func sayUnavailable(out io.Writer, what string, err error) {
 	if strings.Contains(fmt.Sprint(err), ledger.ErrUnavailable.Error()) {
-		fmt.Println(what, ledger.ErrUnavailable)
+		say(out, what, ledger.ErrUnavailable)
 	} else {
-		fmt.Println(what, err)
+		say(out, what, err)
 	}
 }
 

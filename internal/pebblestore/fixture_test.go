@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) {
 	if role := os.Getenv(childRole); role != "" {
-		os.Exit(runChild(role, os.Getenv(childDir)))
+		os.Exit(runChild(os.Stdout, role, os.Getenv(childDir)))
 	}
 	goleak.VerifyTestMain(m)
 }
@@ -213,32 +213,35 @@ func child(t *testing.T, role, dir string, whileUp func()) string {
 }
 
 // runChild is the other process.
-func runChild(role, dir string) int {
+func runChild(out io.Writer, role, dir string) int {
 	switch role {
 	case "full":
-		childFull(dir)
+		childFull(out, dir)
 		return 0
 	case "panic":
-		childPanic(dir)
+		childPanic(out, dir)
 		return 0
 	}
 	s, err := pebblestore.Open(dir, pebblestore.Options{})
 	if err != nil {
-		fmt.Println("error:", err)
+		say(out, "error:", err)
 		return 0
 	}
 	switch role {
 	case "open":
-		fmt.Println("opened")
+		say(out, "opened")
 	case "write":
 		_, err := s.Apply(context.Background(), scope, claim(s, "from the child"))
-		fmt.Println("applied", err)
+		say(out, "applied", err)
 		_, _ = io.Copy(io.Discard, os.Stdin)
 	case "fatal":
-		childFatal(s)
+		childFatal(out, s)
 	}
 	return 0
 }
+
+// say tells the parent one line.
+func say(out io.Writer, words ...any) { _, _ = fmt.Fprintln(out, words...) }
 
 // logged collects the messages of a logger.
 type logged struct {

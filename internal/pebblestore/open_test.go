@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -73,7 +74,7 @@ func TestAFullDiskAtOpenIsAnErrorAndDoesNotHang(t *testing.T) {
 }
 
 // childFull fills the disk after more and more writes, until a store fits.
-func childFull(dir string) {
+func childFull(out io.Writer, dir string) {
 	for room := 0; ; room++ {
 		mem := vfs.NewMem()
 		disk := newFaults(mem)
@@ -88,13 +89,13 @@ func childFull(dir string) {
 		s, err := pebblestore.Open(dir, pebblestore.Options{FS: disk})
 		if err == nil {
 			if room < 10 || s.Ready(context.Background()) != nil {
-				fmt.Println("opened with room for", room)
+				say(out, "opened with room for", room)
 			}
-			fmt.Println("refused until it fits")
+			say(out, "refused until it fits")
 			return
 		}
 		if !errors.Is(err, syscall.ENOSPC) {
-			fmt.Println(room, err)
+			say(out, room, err)
 			return
 		}
 	}
