@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -73,6 +74,76 @@ func TestMillis(t *testing.T) {
 	require.Equal(t, int64(6), ceilMillis(at.Add(1)))
 	require.Equal(t, int64(-5), ceilMillis(time.UnixMilli(-5)))
 	require.Equal(t, int64(0), before(time.Time{}))
+	require.Equal(t, int64(5), before(at))
+	require.Equal(t, int64(6), before(at.Add(1)), "no whole millisecond in between has reached it")
+	require.Equal(t, "6", score(at.Add(1), "-inf"))
+	require.Equal(t, "-inf", score(time.Time{}, "-inf"))
+}
+
+func TestRowBounds(t *testing.T) {
+	ms := func(n int64) time.Time { return time.UnixMilli(n) }
+	cursor := func(n uint64) string { return rowID{n, 7}.cursor() }
+	for _, c := range []struct {
+		r           ledger.RowRange
+		first, last string
+	}{
+		{ledger.RowRange{}, "-", "+"},
+		{ledger.RowRange{From: ms(5), To: ms(9)}, "5-0", "(9-0"},
+		{ledger.RowRange{From: ms(5).Add(1), To: ms(9).Add(1)}, "6-0", "(10-0"},
+		{ledger.RowRange{From: ms(-5), To: ms(-1)}, "0-0", "(0-0"},
+		{ledger.RowRange{After: cursor(6)}, "(6-7", "+"},
+		{ledger.RowRange{After: cursor(6), From: ms(5), To: ms(9)}, "(6-7", "(9-0"},
+		{ledger.RowRange{After: cursor(3), From: ms(5)}, "5-0", "+"},
+		{ledger.RowRange{Newest: true, After: cursor(6)}, "-", "(6-7"},
+		{ledger.RowRange{Newest: true, After: cursor(6), From: ms(5), To: ms(9)}, "5-0", "(6-7"},
+		{ledger.RowRange{Newest: true, After: cursor(12), To: ms(9)}, "-", "(9-0"},
+	} {
+		first, last, err := rowBounds(c.r)
+		require.NoError(t, err)
+		require.Equal(t, []string{c.first, c.last}, []string{first, last}, c.r)
+	}
+	_, _, err := rowBounds(ledger.RowRange{After: "x"})
+	require.ErrorIs(t, err, errBadCursor)
+}
+
+func TestDecodeValue(t *testing.T) {
+	v, err := decodeValue(string(head(ledger.Version{1}, time.UnixMilli(5))) + "data")
+	require.NoError(t, err)
+	require.Equal(t, ledger.Value{Version: ledger.Version{1}, Data: []byte("data")}, v)
+	counter := string(head(ledger.Version{}, time.Time{})) + string(encodeCounter(-7))
+	v, err = decodeValue(counter)
+	require.NoError(t, err)
+	require.Equal(t, ledger.Value{Data: []byte("-7")}, v)
+	for _, torn := range []string{"", "torn", counter[:headSize], counter[:headSize+7], counter + "x"} {
+		_, err := decodeValue(torn)
+		require.ErrorIs(t, err, ledger.ErrCorrupt)
+	}
+}
+
+func TestOnlyAFreshAnswerTeachesTheClock(t *testing.T) {
+	now := string(encodeCounter(5))
+	for mark, want := range map[string]bool{"A": true, "R": false, "V": true} {
+		res, fresh, err := decodeResult(keysOf(ledger.Platform), []any{mark, now})
+		require.NoError(t, err)
+		require.Equal(t, want, fresh, mark)
+		require.Equal(t, mark != "V", res.Applied)
+		require.Equal(t, mark == "V", res.Voided)
+	}
+}
+
+// A command may be sent after its caller has given up and used its bytes anew.
+func TestEncodedStepKeepsItsBytes(t *testing.T) {
+	row, data := []byte("row"), []byte("data")
+	step := ledger.Step{
+		Nonce: ledger.Nonce{1}, Rows: [][]byte{row}, Put: []ledger.Put{{Data: data}},
+		Expect: []ledger.Expect{{Version: ledger.Version{2}}},
+	}
+	call := encodeStep(keysOf(ledger.Platform), step, 0)
+	text := fmt.Sprint(call)
+	copy(row, "XXX")
+	copy(data, "XXXX")
+	step.Expect[0].Version[0] = 3
+	require.Equal(t, text, fmt.Sprint(call))
 }
 
 func TestErrorCodes(t *testing.T) {

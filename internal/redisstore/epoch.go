@@ -32,16 +32,9 @@ func Init(ctx context.Context, opts Options) (err error) {
 }
 
 func (s *Store) writeEpoch(ctx context.Context) error {
-	snap, err := s.Read(ctx, ledger.Platform, ledger.Fetch{Key: epochKey()})
-	if err != nil {
-		return err
-	}
-	if _, ok := snap.Get(epochKey()); ok {
-		return ErrInitialised
-	}
 	res, err := s.Apply(ctx, ledger.Platform, ledger.Step{
 		Nonce:  ledger.NewNonce(),
-		At:     snap.Now,
+		At:     s.Now(),
 		Expect: []ledger.Expect{{Key: epochKey()}},
 		Put:    []ledger.Put{{Key: epochKey(), Data: []byte(rand.Text())}},
 		Fetch:  []ledger.Fetch{{Key: epochKey()}},

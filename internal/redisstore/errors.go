@@ -38,8 +38,6 @@ func unavailable(err error) error {
 		return fmt.Errorf("%w: the call was cancelled: %w", ledger.ErrUnavailable, context.Canceled)
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &network) && network.Timeout():
 		return fmt.Errorf("%w: no answer in time", ledger.ErrUnavailable)
-	case errors.Is(err, redis.Nil):
-		return malformed()
 	case errors.As(err, &reply):
 		return fmt.Errorf("%w: redis answers %s", ledger.ErrUnavailable, code(reply.Error()))
 	case errors.As(err, &network):

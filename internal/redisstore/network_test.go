@@ -193,6 +193,24 @@ func worksWithin(t *testing.T, s ledger.Store, scope ledger.Scope, limit time.Du
 	}
 }
 
+func TestCallerWithLessTimeThanTheStore(t *testing.T) {
+	t.Parallel()
+	modes(t, func(t *testing.T, opts redisstore.Options) {
+		t.Parallel()
+		server := redistest.Start(t)
+		opts.URL, opts.Timeout = server.URL(), 3*time.Second
+		s := open(t, opts)
+		require.NoError(t, server.Pause())
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		started := time.Now()
+		_, err := s.Apply(ctx, ledger.Platform, claim(s, "x"))
+		require.ErrorIs(t, err, ledger.ErrUnavailable)
+		require.Less(t, time.Since(started), 2*time.Second)
+		require.NoError(t, server.Resume())
+	})
+}
+
 func TestCloseWaitsForRunningCalls(t *testing.T) {
 	modes(t, func(t *testing.T, opts redisstore.Options) {
 		p := newProxy(t, shared.Addr())

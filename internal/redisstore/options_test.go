@@ -34,6 +34,7 @@ func TestTarget(t *testing.T) {
 		require.Equal(t, c.tls, o.TLSConfig != nil, c.url)
 		require.Equal(t, c.db, o.DB, c.url)
 		require.Equal(t, -1, o.MaxRetries)
+		require.Equal(t, 1, o.DialerRetries)
 		require.True(t, o.ContextTimeoutEnabled)
 	}
 	o, err := Options{URL: "redis://user:p%40ss@host", Timeout: 400 * time.Millisecond}.target()

@@ -34,6 +34,28 @@ func TestReadyOfADurableStore(t *testing.T) {
 	})
 }
 
+func TestInitIsDoneOnce(t *testing.T) {
+	t.Parallel()
+	opts := redisstore.Options{URL: redistest.Start(t).URL()}
+	const callers = 8
+	errs := make(chan error, callers)
+	for range callers {
+		go func() { errs <- redisstore.Init(t.Context(), opts) }()
+	}
+	done := 0
+	for range callers {
+		if err := <-errs; err == nil {
+			done++
+		} else {
+			require.ErrorIs(t, err, redisstore.ErrInitialised)
+		}
+	}
+	require.Equal(t, 1, done)
+	require.ErrorIs(t, redisstore.Init(t.Context(), opts), redisstore.ErrInitialised)
+	opts.URL = "redis://127.0.0.1:1"
+	require.ErrorIs(t, redisstore.Init(t.Context(), opts), ledger.ErrUnavailable)
+}
+
 func TestReadySettings(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Durable()...)
