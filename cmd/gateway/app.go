@@ -102,6 +102,7 @@ func open(ctx context.Context, cfg Config, log *slog.Logger) (app *App, err erro
 	if a.service, err = actions.New(actions.Config{
 		Claims: a.claims, Keys: a.directory, Accounts: book, Catalog: a.registry, Sealer: keys.ring, Sender: a.wire, Journal: journal, Ready: a.ready.last,
 		Window: cfg.ReplayWindow, MaxResult: cfg.MaxResult, Metrics: a.metrics, Logger: log, Tracer: cfg.tracer,
+		BreakerRest: cfg.breakerRest,
 	}); err != nil {
 		return nil, err
 	}
@@ -170,8 +171,11 @@ func (a *App) openRegistry(ctx context.Context, store ledger.Store) (*connectors
 // checkConnection is the connector's say on a connection.
 func (a *App) checkConnection(s connections.Spec) error {
 	loaded, err := a.registry.Lookup(context.Background(), s.Connector)
-	if err != nil {
+	if errors.Is(err, connectors.ErrUnknownConnector) {
 		return &connections.SpecError{Pointer: "/connector", Reason: "there is no such connector"}
+	}
+	if err != nil {
+		return err
 	}
 	spec := loaded.Spec()
 	if err := spec.CheckBaseURL(s.BaseURL, a.egressAllowed); err != nil {

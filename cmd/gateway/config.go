@@ -42,9 +42,10 @@ type Config struct {
 	DrainTimeout time.Duration
 
 	// Only tests set these: how vendors are reached (their own authorities and
-	// names), and where traces go.
-	wire   wire.Config
-	tracer trace.TracerProvider
+	// names), where traces go, and how long a breaker rests (0: its default).
+	wire        wire.Config
+	tracer      trace.TracerProvider
+	breakerRest time.Duration
 }
 
 func defaultConfig() Config {

@@ -7,12 +7,14 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -169,39 +171,75 @@ func requireSameResult(t *testing.T, first, again reply) {
 // TestNothingIsSentWhereNothingCanBe: the claim is released with proof, and the
 // same request runs after the repair.
 func TestNothingIsSentWhereNothingCanBe(t *testing.T) {
+	type broken struct {
+		connector, baseURL string
+		vendor             *vendortest.Vendor // the one that answers after the repair
+		repair             func()
+	}
+	cases := map[string]func(t *testing.T, cfg *Config) broken{
+		"NXDOMAIN": func(t *testing.T, cfg *Config) broken {
+			vendor := vendortest.Start(t, vendortest.Config{TLS: true, CertName: "vendor.example"})
+			var known atomic.Bool
+			cfg.wire.RootCAs = vendor.CertPool()
+			cfg.wire.Resolver = vendortest.Resolver(func(string) []netip.Addr {
+				if known.Load() {
+					return []netip.Addr{netip.MustParseAddr("127.0.0.1")}
+				}
+				return nil
+			})
+			baseURL := "https://vendor.example:" + vendor.Port()
+			writeManifest(t, cfg.ConnectorsDir, "named", "1.0.0", strings.NewReplacer(
+				"name: probe,", "name: named,", "https://vendor.example", baseURL).Replace(testManifests()["probe"]))
+			return broken{"named@1", baseURL, vendor, func() { known.Store(true) }}
+		},
+		"bad certificate": func(t *testing.T, cfg *Config) broken {
+			stranger, vendor := vendortest.NewTLS(t, nil), vendortest.NewTLS(t, nil)
+			cfg.wire.RootCAs = vendor.CertPool()
+			r := newRelay(t, stranger.Addr())
+			r.release()
+			t.Cleanup(func() { require.Zero(t, stranger.Arrivals()) })
+			addr := vendor.Addr()
+			return broken{"probe@1", "https://" + r.addr(), vendor, func() { r.target.Store(&addr) }}
+		},
+		"expired certificate": func(t *testing.T, cfg *Config) broken {
+			vendor := vendortest.NewTLS(t, nil)
+			expired := vendortest.Start(t, vendortest.Config{TLS: true, Expired: true})
+			cfg.wire.RootCAs = vendor.CertPool()
+			r := newRelay(t, expired.Addr())
+			r.release()
+			t.Cleanup(func() { require.Zero(t, expired.Arrivals()) })
+			addr := vendor.Addr()
+			return broken{"probe@1", "https://" + r.addr(), vendor, func() { r.target.Store(&addr) }}
+		},
+	}
 	onBothStores(t, func(t *testing.T, cfg Config) {
-		names := map[string]string{}
-		cfg.wire.Resolver = vendortest.Resolver(vendortest.Static(names))
-		stranger := vendortest.NewTLS(t, nil) // its authority is not known
-		expired := vendortest.Start(t, vendortest.Config{TLS: true, Expired: true})
-		cfg.wire.RootCAs = expired.CertPool()
-		app, _ := boot(t, cfg)
-
-		for name, baseURL := range map[string]string{
-			"refused dial":    vendortest.RefusedURL(t),
-			"NXDOMAIN":        "https://vendor.example",
-			"bad certificate": stranger.URL(),
-			"expired":         expired.URL(),
-		} {
+		for name, breakIt := range cases {
 			t.Run(name, func(t *testing.T) {
+				cfg := cfg
+				b := breakIt(t, &cfg)
+				app, _ := boot(t, cfg)
 				a := newAgent(t, app.URL())
-				a.connect("c", "probe@1", baseURL)
+				a.connect("c", b.connector, b.baseURL)
 				for range 2 {
 					r := a.do("c", "create", `{"n":1}`).is(503, "not_sent").fresh()
 					r.retryAfter()
 					require.Equal(t, "wait_and_repeat", r.text("next"))
 				}
+				require.Zero(t, b.vendor.Arrivals())
 				require.Equal(t, []string{"claimed", "not_sent", "claimed", "not_sent"}, a.writeEvents())
+				b.repair()
+				a.do("c", "create", `{"n":1}`).is(200, "succeeded").fresh()
+				a.do("c", "create", `{"n":1}`).is(200, "succeeded").replayed()
+				require.Equal(t, 1, b.vendor.Arrivals())
+				require.NoError(t, app.Close())
 			})
 		}
-		require.Zero(t, stranger.Arrivals())
-		require.Zero(t, expired.Arrivals())
-
-		t.Run("runs after the repair", func(t *testing.T) {
+		t.Run("refused dial", func(t *testing.T) {
+			app, _ := boot(t, cfg)
 			a := newAgent(t, app.URL())
 			port := reservePort(t)
 			a.connect("c", "probe@1", port.url())
-			a.do("c", "create", `{"n":1}`).is(503, "not_sent")
+			a.do("c", "create", `{"n":1}`).is(503, "not_sent").fresh().retryAfter()
 			var arrivals atomic.Int64
 			port.serve(t, func(w http.ResponseWriter, _ *http.Request) {
 				arrivals.Add(1)
@@ -210,40 +248,40 @@ func TestNothingIsSentWhereNothingCanBe(t *testing.T) {
 			a.do("c", "create", `{"n":1}`).is(200, "succeeded").fresh()
 			a.do("c", "create", `{"n":1}`).is(200, "succeeded").replayed()
 			require.EqualValues(t, 1, arrivals.Load())
-		})
 
-		t.Run("address that is not permitted", func(t *testing.T) {
-			a := newAgent(t, app.URL())
-			r := a.call("PUT", "/v1/connections/c", map[string]any{
+			r := a.call("PUT", "/v1/connections/d", map[string]any{
 				"connector": "probe@1", "base_url": "http://10.1.2.3", "credentials": map[string]string{"token": sentinel},
 			})
-			require.Equal(t, 400, r.status, "%s", r.raw)
+			require.Equal(t, 400, r.status, "an address that is not permitted: %s", r.raw)
 		})
 	})
 }
 
 // TestBreaker: a vendor that keeps failing is left alone for a while; what is
-// refused meanwhile was not sent, and what was settled still replays.
+// refused meanwhile was not sent and runs once the vendor has recovered, and what
+// was settled still replays.
 func TestBreaker(t *testing.T) {
 	onBothStores(t, func(t *testing.T, cfg Config) {
+		cfg.breakerRest = time.Second
 		app, _ := boot(t, cfg)
 		a := newAgent(t, app.URL())
 		vendor := vendortest.New(t, nil)
 		a.connect("c", "probe@1", vendor.URL())
 		a.do("c", "create", `{"n":0}`).is(200, "succeeded")
 		vendor.Use(vendortest.Status(500))
-		opened := 0
-		for n := 1; n <= 12; n++ {
-			if r := a.do("c", "create", fmt.Sprintf(`{"n":%d}`, n)); r.status == 503 {
-				r.is(503, "not_sent").retryAfter()
-				opened++
-			} else {
-				r.is(423, "outcome_unknown")
-			}
+		for n := 1; n <= 8; n++ {
+			a.do("c", "create", fmt.Sprintf(`{"n":%d}`, n)).is(423, "outcome_unknown")
 		}
-		require.Equal(t, 4, opened)
+		vendor.Use(vendortest.OK)
+		a.do("c", "create", `{"n":9}`).is(503, "not_sent").retryAfter()
 		require.Equal(t, 1+8, vendor.Arrivals())
 		a.do("c", "create", `{"n":0}`).is(200, "succeeded").replayed()
+		require.Equal(t, 1+8, vendor.Arrivals())
+		eventually(t, 10*time.Second, "one probe gets through and closes it", func() bool {
+			return a.do("c", "create", `{"n":9}`).status == 200
+		})
+		a.do("c", "create", `{"n":10}`).is(200, "succeeded").fresh()
+		require.Equal(t, 1+8+2, vendor.Arrivals())
 	})
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"holdfast.dev/gateway/internal/api/apitest"
 	"holdfast.dev/gateway/internal/redisstore"
 	"holdfast.dev/gateway/internal/redistest"
 	"holdfast.dev/gateway/internal/strictjson"
@@ -294,6 +295,12 @@ func (a *agent) send(ctx context.Context, method, path string, body any, header 
 	_ = resp.Body.Close()
 	if err != nil {
 		return reply{}, err
+	}
+	// Every answer of the real program is held against openapi.yaml.
+	if path != "/metrics" {
+		if err := apitest.Check(req, resp, raw); err != nil {
+			a.t.Errorf("%s %s: %v", method, path, err)
+		}
 	}
 	r := reply{t: a.t, status: resp.StatusCode, header: resp.Header, raw: raw}
 	if strings.Contains(resp.Header.Get("Content-Type"), "json") {

@@ -4,6 +4,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -14,7 +15,7 @@ import (
 // handshake, after its claim and before its first byte.
 type relay struct {
 	listener net.Listener
-	target   string
+	target   atomic.Pointer[string]
 	accepted chan struct{}
 	open     chan struct{}
 	openOnce sync.Once
@@ -28,7 +29,8 @@ func newRelay(t *testing.T, target string) *relay {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	r := &relay{listener: l, target: target, accepted: make(chan struct{}, 64), open: make(chan struct{})}
+	r := &relay{listener: l, accepted: make(chan struct{}, 64), open: make(chan struct{})}
+	r.target.Store(&target)
 	r.wg.Go(r.accept)
 	t.Cleanup(func() {
 		r.release()
@@ -63,7 +65,7 @@ func (r *relay) accept() {
 		r.accepted <- struct{}{}
 		r.wg.Go(func() {
 			<-r.open
-			d, err := net.Dial("tcp", r.target)
+			d, err := net.Dial("tcp", *r.target.Load())
 			if err != nil {
 				_ = c.Close()
 				return

@@ -3,6 +3,7 @@ package actions
 import (
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/sony/gobreaker/v2"
 )
@@ -10,6 +11,7 @@ import (
 // breakers keeps one circuit breaker per connection. An open breaker answers
 // not_sent; it is asked after the claim, so it never stands before a replay.
 type breakers struct {
+	rest time.Duration
 	mu   sync.Mutex
 	byID map[string]*gobreaker.TwoStepCircuitBreaker[struct{}]
 }
@@ -17,6 +19,9 @@ type breakers struct {
 // maxBreakers bounds the memory of connections that come and go. Past it the
 // breakers start over, which costs a failing vendor a few more tries.
 const maxBreakers = 20_000
+
+// breakerRest is how long an open breaker rests before it lets one probe by.
+const breakerRest = 10 * time.Second
 
 // tripAfter is how many failures in a row open a breaker.
 const tripAfter = 8
@@ -26,8 +31,8 @@ var (
 	errNoVerdict     = errors.New("nothing learned about the vendor")
 )
 
-func newBreakers() *breakers {
-	return &breakers{byID: make(map[string]*gobreaker.TwoStepCircuitBreaker[struct{}])}
+func newBreakers(rest time.Duration) *breakers {
+	return &breakers{rest: rest, byID: make(map[string]*gobreaker.TwoStepCircuitBreaker[struct{}])}
 }
 
 // allow asks a connection's breaker. The function it returns must be called
@@ -41,7 +46,7 @@ func (b *breakers) allow(connectionID string) (func(error), error) {
 		}
 		cb = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
 			MaxRequests: 1, // half-open: one probe
-			Timeout:     breakerRest,
+			Timeout:     b.rest,
 			ReadyToTrip: func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= tripAfter },
 			IsExcluded:  func(err error) bool { return errors.Is(err, errNoVerdict) },
 		})

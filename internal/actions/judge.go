@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"mime"
 	"strings"
-	"time"
 
 	"holdfast.dev/gateway/internal/connectors"
 	"holdfast.dev/gateway/internal/dedupe"
@@ -215,6 +214,3 @@ func vendorsFault(reason string) bool {
 	}
 	return false
 }
-
-// breakerRest is how long an open breaker rests before it lets one probe by.
-const breakerRest = 10 * time.Second

@@ -74,6 +74,10 @@ type Config struct {
 	Window    time.Duration // replay window of an action that names none
 	MaxResult int64         // bytes of a result that is kept
 
+	// BreakerRest is how long an open breaker rests before it lets one probe by;
+	// 0: ten seconds.
+	BreakerRest time.Duration
+
 	Metrics *Metrics
 	Logger  *slog.Logger
 	Tracer  trace.TracerProvider // nil: no tracing
@@ -125,6 +129,9 @@ func New(c Config) (*Service, error) {
 			return nil, errors.New("actions: " + name + " is required")
 		}
 	}
+	if c.BreakerRest <= 0 {
+		c.BreakerRest = breakerRest
+	}
 	if c.Tracer == nil {
 		c.Tracer = noop.NewTracerProvider()
 	}
@@ -137,7 +144,7 @@ func New(c Config) (*Service, error) {
 		sender: c.Sender, journal: c.Journal, ready: c.Ready,
 		window: c.Window, maxResult: c.MaxResult,
 		metrics: c.Metrics, log: c.Logger, tracer: c.Tracer.Tracer("holdfast.dev/gateway/internal/actions"),
-		boot: c.Boot, breakers: newBreakers(),
+		boot: c.Boot, breakers: newBreakers(c.BreakerRest),
 		base: base, stop: stop,
 	}, nil
 }
