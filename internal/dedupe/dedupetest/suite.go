@@ -241,7 +241,11 @@ func (f *fixture) get(h *dedupe.Handle) dedupe.Found {
 }
 
 func (f *fixture) resolve(h *dedupe.Handle, state dedupe.State, answer string) (*dedupe.Record, error) {
-	return f.claims.Resolve(f.Context(), f.scope, h.Record.ID, dedupe.Resolution{
+	return f.resolveID(h.Record.ID, state, answer)
+}
+
+func (f *fixture) resolveID(id dedupe.ActionID, state dedupe.State, answer string) (*dedupe.Record, error) {
+	return f.claims.Resolve(f.Context(), f.scope, id, dedupe.Resolution{
 		State: state, Answer: []byte(answer), Note: "looked", By: "key_2", Scribe: scribe,
 	})
 }
