@@ -75,7 +75,7 @@ type Key struct {
 // means "no such value".
 type Version [8]byte
 
-// Nonce makes a step repeatable: a driver that sees a nonce again within
+// Nonce makes a step repeatable within its scope: a driver that sees a nonce again within
 // [NonceLife] returns the first result and changes nothing, appends nothing.
 type Nonce [16]byte
 
@@ -114,7 +114,7 @@ type Expect struct {
 	Version Version
 }
 
-// Put stores Data under Key. After Expires (store clock) the value no longer
+// Put stores Data under Key. From Expires on (store clock) the value no longer
 // exists for anybody; the zero time means it stays until deleted.
 type Put struct {
 	Key     Key
@@ -123,8 +123,9 @@ type Put struct {
 }
 
 // Add adds Delta to the counter at Key, which starts at zero. A counter expires
-// like a value, but has no version, so two adds never conflict. A Read returns
-// a counter as its value in decimal digits, with a zero Version.
+// like a value, at the Expires of the last Add, but has no version, so two adds
+// never conflict. A Read returns a counter as its value in decimal digits, with
+// a zero Version.
 type Add struct {
 	Key     Key
 	Delta   int64
@@ -132,7 +133,8 @@ type Add struct {
 }
 
 // Entry is one member of an index. Members are opaque bytes of at most 255.
-// Score has millisecond precision. A member stands once in an index.
+// Score has millisecond precision. A member stands once in an index: putting it
+// again moves it.
 type Entry struct {
 	Index  Index
 	Score  time.Time
