@@ -102,6 +102,6 @@ func matchBase(allowed, base, host string) bool {
 		end = len(below)
 	}
 	suffix, tail := below[:end], below[end:] // ".example.com", ":8443/api"
-	label, ok := strings.CutSuffix(host, suffix)
-	return ok && label != "" && base == scheme+"://"+host+tail
+	// A clean host begins with no dot, so something stands before the suffix.
+	return strings.HasSuffix(host, suffix) && base == scheme+"://"+host+tail
 }

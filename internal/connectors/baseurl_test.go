@@ -33,6 +33,7 @@ func TestCheckBaseURL(t *testing.T) {
 	} {
 		require.ErrorIs(t, spec.CheckBaseURL(url, egress), connectors.ErrBaseURL, "%q", url)
 	}
+	require.ErrorContains(t, spec.CheckBaseURL("http://api.acme.example", egress), "must be https")
 	require.Error(t, spec.CheckBaseURL("http://127.0.0.1", nil))
 	require.Error(t, connectors.Spec{}.CheckBaseURL("", egress))
 }

@@ -2,6 +2,8 @@ package connectors_test
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -74,7 +76,7 @@ func TestValidateSaysWhatIsWrongAndWhere(t *testing.T) {
 func TestValidateIsBounded(t *testing.T) {
 	s := schema(t, `{"type":"object","additionalProperties":{"type":"string"}}`)
 	var b strings.Builder
-	b.WriteString(`{"` + strings.Repeat("x", 1000) + `":1`)
+	b.WriteString(`{"` + strings.Repeat("A", 1000) + `":1`)
 	for i := range 100 {
 		b.WriteString(`,"k` + string(rune('a'+i%26)) + string(rune('a'+i/26)) + `":1`)
 	}
@@ -102,6 +104,12 @@ func TestSchemaReachesNothing(t *testing.T) {
 	} {
 		_, err := connectors.CompileSchema([]byte(raw))
 		require.Error(t, err, raw)
+	}
+	file := filepath.Join(t.TempDir(), "schema.json")
+	require.NoError(t, os.WriteFile(file, []byte(`{"type":"object"}`), 0o600))
+	for _, url := range []string{file, "file://" + file} {
+		_, err := connectors.CompileSchema([]byte(`{"$ref":"` + url + `"}`))
+		require.Error(t, err, url)
 	}
 	_, err := connectors.CompileSchema([]byte(`{"$ref":"#/$defs/a","$defs":{"a":{"type":"object"}}}`))
 	require.NoError(t, err)

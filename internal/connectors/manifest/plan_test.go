@@ -170,6 +170,19 @@ func TestQueryValuesStayInsideTheirParameter(t *testing.T) {
 	}
 }
 
+func TestQueryThatCannotSayAValueIsRefused(t *testing.T) {
+	c := mustCompile(t, requestTo(`path: /v1, query: {v: {$: params.v}}`))
+	for _, raw := range []string{`null`, `[]`, `{}`, `{"a]":1}`} {
+		_, err := plan(t, c, `{"v":`+raw+`}`)
+		var bad *connectors.InputError
+		require.ErrorAs(t, err, &bad, raw)
+		require.Equal(t, "/v", bad.Problems[0].Pointer)
+	}
+	r, err := plan(t, c, `{"v":["a",1.10]}`)
+	require.NoError(t, err)
+	require.Equal(t, "https://api.acme.example/base/v1?v%5B%5D=a&v%5B%5D=1.10", r.URL)
+}
+
 func TestFormValuesStayInsideTheirField(t *testing.T) {
 	c := mustCompile(t, requestTo(`path: /v1, encoding: form, body: {a: "1", v: {$: params.v}, n: {m: {$: params.v}}}`))
 	for _, v := range hostile {
