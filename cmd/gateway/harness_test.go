@@ -73,7 +73,8 @@ type sharedRedis struct {
 func (r *sharedRedis) url(t testing.TB) string {
 	t.Helper()
 	r.once.Do(func() {
-		if r.dir, r.err = os.MkdirTemp("", "gateway-redis-"); r.err != nil {
+		// Not t.TempDir: it outlives the test that needs it first.
+		if r.dir, r.err = os.MkdirTemp("", "gateway-redis-"); r.err != nil { //nolint:usetesting // see above
 			return
 		}
 		if r.server, r.err = redistest.Launch(r.dir, redistest.Durable()...); r.err != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -52,7 +53,9 @@ func startStripeMock(t *testing.T) (baseURL string, arrivals *atomic.Int64) {
 	proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: "stripe"})
 	proxy.Transport = &http.Transport{
 		DisableKeepAlives: true,
-		Dial:              func(string, string) (net.Conn, error) { return net.Dial("unix", socket) },
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+		},
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
