@@ -186,7 +186,9 @@ func (s *Service) draft(ctx context.Context, w *write) func(time.Time, string) (
 		}
 		window := w.action.Window
 		if window == 0 {
-			window = s.window
+			// Never so short that it could end while the call still runs; what a
+			// manifest names is held to the same when it is loaded.
+			window = max(s.window, 2*w.action.Timeout)
 		}
 		d := dedupe.Draft{
 			ConnectionID: w.conn.ID, Connection: w.conn.Name, Action: w.action.Name,
