@@ -75,6 +75,9 @@ func open(ctx context.Context, cfg Config, log *slog.Logger) (app *App, err erro
 	if a.store, err = openStore(ctx, cfg, log); err != nil {
 		return nil, err
 	}
+	if cfg.lookAt != nil {
+		a.store = cfg.lookAt(a.store)
+	}
 	a.ready = newReadiness(a.store.Ready, cfg.StoreTimeout, log)
 	administered := guarded{Store: a.store, ready: a.ready}
 	if a.directory, err = tenants.New(tenants.Config{Store: administered, AdminKey: keys.adminKey}); err != nil {

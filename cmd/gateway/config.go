@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"go.yaml.in/yaml/v3"
 
+	"holdfast.dev/gateway/internal/ledger"
 	"holdfast.dev/gateway/internal/seal"
 	"holdfast.dev/gateway/internal/wire"
 )
@@ -46,6 +47,8 @@ type Config struct {
 	wire        wire.Config
 	tracer      trace.TracerProvider
 	breakerRest time.Duration
+	// lookAt wraps the store, so that what it is asked can be counted; nil: as it is.
+	lookAt func(ledger.Store) ledger.Store
 }
 
 func defaultConfig() Config {

@@ -46,8 +46,9 @@ func (h *actionsHandler) list(c *call) error { return h.listFor(c, c.who) }
 
 // listFor lists the actions that p may see. The results stay out of a list: a
 // page of them could be hundreds of megabytes. GET of one action has it.
-func (h *actionsHandler) listFor(c *call, p tenants.Principal) error {
-	q := c.query("state", "connection", "action", "since", "until", "limit", "cursor")
+// Parameters that the caller has read itself are named in also.
+func (h *actionsHandler) listFor(c *call, p tenants.Principal, also ...string) error {
+	q := c.query(append(also, "state", "connection", "action", "since", "until", "limit", "cursor")...)
 	filter := actions.ListFilter{
 		State: q.state(), Connection: q.text("connection"), Action: q.text("action"),
 		Since: q.time("since"), Until: q.time("until"),

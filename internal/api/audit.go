@@ -8,8 +8,9 @@ import (
 	"holdfast.dev/gateway/internal/ledger"
 )
 
-// auditor reads audit rows.
+// auditor reads audit rows, and takes those of refusals.
 type auditor interface {
+	journal
 	Query(ctx context.Context, scope ledger.Scope, f audit.Filter, p audit.Page) (rows []audit.Entry, next string, err error)
 }
 
@@ -17,8 +18,10 @@ type auditHandler struct{ log auditor }
 
 func (h *auditHandler) list(c *call) error { return h.listFor(c, c.who.Scope) }
 
-func (h *auditHandler) listFor(c *call, scope ledger.Scope) error {
-	q := c.query("event", "connection", "action", "action_id", "key_id", "since", "until", "order", "limit", "cursor")
+// listFor reads the rows of a scope. Parameters that the caller has read itself
+// are named in also.
+func (h *auditHandler) listFor(c *call, scope ledger.Scope, also ...string) error {
+	q := c.query(append(also, "event", "connection", "action", "action_id", "key_id", "since", "until", "order", "limit", "cursor")...)
 	filter := audit.Filter{
 		Event: q.event(), Connection: q.text("connection"), Action: q.text("action"),
 		ActionID: q.text("action_id"), KeyID: q.text("key_id"),

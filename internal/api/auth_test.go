@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"holdfast.dev/gateway/internal/actions"
+	"holdfast.dev/gateway/internal/audit"
 	"holdfast.dev/gateway/internal/ledger"
 	"holdfast.dev/gateway/internal/tenants"
 )
@@ -100,6 +101,29 @@ func TestWhoMayCallWhat(t *testing.T) {
 		g := newGateway(t)
 		require.Equal(t, 401, g.send(row.method, row.path, "", with("Authorization")).status, "%s %s without a key", row.method, row.path)
 	}
+}
+
+// Whoever asks for what its key may not is in the audit, and is not answered if
+// that cannot be written.
+func TestRefusedCallersAreRecorded(t *testing.T) {
+	g := newGateway(t)
+	var rows []audit.Row
+	g.appendRows = func(s ledger.Scope, r []audit.Row) error {
+		require.Equal(t, someTenant().Scope, s)
+		rows = append(rows, r...)
+		return nil
+	}
+	a := g.send("DELETE", "/v1/connections/c", "", as(readKey))
+	require.Equal(t, "forbidden", a.code())
+	require.Len(t, rows, 1)
+	require.Equal(t, audit.Denied, rows[0].Event)
+	require.Equal(t, "DELETE:/v1/connections/:name", rows[0].Subject)
+	require.Equal(t, "forbidden", rows[0].Reason)
+	require.Equal(t, audit.Actor{Kind: audit.KindKey, KeyID: "k1"}, rows[0].Actor)
+	require.Equal(t, a.header.Get("Request-Id"), rows[0].RequestID)
+
+	g.appendRows = func(ledger.Scope, []audit.Row) error { return ledger.ErrUnavailable }
+	require.Equal(t, "store_unavailable", g.send("GET", "/v1/tenants", "").code())
 }
 
 // The calls of the table above are all that need a key.

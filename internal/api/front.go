@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -9,6 +10,10 @@ import (
 
 	"github.com/labstack/echo/v4"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"holdfast.dev/gateway/internal/actions"
+	"holdfast.dev/gateway/internal/audit"
+	"holdfast.dev/gateway/internal/ledger"
 )
 
 // route is one row of a table: who may make which call, and what answers.
@@ -25,6 +30,7 @@ type route struct {
 // of answering.
 type front struct {
 	echo    *echo.Echo
+	journal journal // nil where nobody is authenticated
 	log     *slog.Logger
 	level   slog.Level // of the line for each request
 	now     func() time.Time
@@ -32,8 +38,8 @@ type front struct {
 	methods map[string][]string // path → methods
 }
 
-func newFront(log *slog.Logger, now func() time.Time, m *metrics, who authenticator, routes []route) *front {
-	f := &front{echo: echo.New(), log: log, level: slog.LevelInfo, now: now, metrics: m, methods: make(map[string][]string)}
+func newFront(log *slog.Logger, now func() time.Time, m *metrics, who authenticator, j journal, routes []route) *front {
+	f := &front{echo: echo.New(), journal: j, log: log, level: slog.LevelInfo, now: now, metrics: m, methods: make(map[string][]string)}
 	f.echo.HideBanner, f.echo.HidePort = true, true
 	f.echo.HTTPErrorHandler = f.answerError
 	// The address of the connection itself. What a client says of itself in
@@ -64,11 +70,27 @@ func (f *front) serve(rt route, who authenticator) echo.HandlerFunc {
 				return err
 			}
 			if err := rt.access.check(c.who); err != nil {
-				return err
+				return f.denied(c, rt, err)
 			}
 		}
 		return rt.handle(c)
 	}
+}
+
+// journal takes rows that tell of no change.
+type journal interface {
+	Append(ctx context.Context, scope ledger.Scope, rows ...audit.Row) error
+}
+
+// denied records that an authenticated caller may not make a call. Without the
+// row there is no answer: a caller who probes what a key may do must be seen.
+func (f *front) denied(c *call, rt route, refusal error) error {
+	row := c.caller().Row(audit.Denied)
+	row.Reason, row.Subject = string(actions.Forbidden), rt.method+":"+rt.path
+	if err := f.journal.Append(context.WithoutCancel(c.ctx()), c.who.Scope, row); err != nil {
+		return err
+	}
+	return refusal
 }
 
 // allowed lists the methods of a path for the header Allow.

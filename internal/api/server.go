@@ -121,8 +121,8 @@ func New(c Config) (*Server, error) {
 		return nil, err
 	}
 	server := &Server{
-		public: newFront(c.Logger, c.Now, m, c.Tenants, public),
-		admin:  newFront(c.Logger, c.Now, m, nil, admin),
+		public: newFront(c.Logger, c.Now, m, c.Tenants, c.Audit, public),
+		admin:  newFront(c.Logger, c.Now, m, nil, nil, admin),
 	}
 	server.admin.level = slog.LevelDebug // probes come every few seconds
 	return server, nil

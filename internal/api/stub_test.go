@@ -39,6 +39,7 @@ type service struct {
 	authenticate func(string) (tenants.Principal, error)
 	specs        func() []connectors.Spec
 	query        func(ledger.Scope, audit.Filter, audit.Page) ([]audit.Entry, string, error)
+	appendRows   func(ledger.Scope, []audit.Row) error // nil: taken
 	ready        func() error
 	conns        *book
 	people       *people
@@ -68,6 +69,13 @@ func (s *service) Specs() []connectors.Spec { return s.specs() }
 
 func (s *service) Query(_ context.Context, scope ledger.Scope, f audit.Filter, p audit.Page) ([]audit.Entry, string, error) {
 	return s.query(scope, f, p)
+}
+
+func (s *service) Append(_ context.Context, scope ledger.Scope, rows ...audit.Row) error {
+	if s.appendRows != nil {
+		return s.appendRows(scope, rows)
+	}
+	return nil
 }
 
 // book stands for connections.Book.
@@ -230,7 +238,12 @@ type people struct {
 	newKey  func(tenants.Ref, tenants.NewKey) (string, tenants.APIKey, error)
 	keys    func(tenants.Ref) ([]tenants.APIKey, string, error)
 	revoke  func(tenants.Ref, string) error
+	life    func(id, incarnation string) (tenants.Ref, error)
 	service *service
+}
+
+func (p *people) FindLife(_ context.Context, id, incarnation string) (tenants.Ref, error) {
+	return p.life(id, incarnation)
 }
 
 func (p *people) Authenticate(_ context.Context, key string) (tenants.Principal, error) {

@@ -15,6 +15,7 @@ type directory interface {
 	CreateTenant(ctx context.Context, caller audit.Caller, n tenants.NewTenant) (tenants.Tenant, error)
 	UpdateTenant(ctx context.Context, caller audit.Caller, id string, patch tenants.Patch) (tenants.Tenant, error)
 	DeleteTenant(ctx context.Context, caller audit.Caller, id string) error
+	FindLife(ctx context.Context, id, incarnation string) (tenants.Ref, error)
 }
 
 type tenantsHandler struct {
@@ -130,25 +131,38 @@ func (h *tenantsHandler) remove(c *call) error {
 	return c.nothing()
 }
 
+// paramLife chooses one life of a tenant whose id was used more than once.
+const paramLife = "life"
+
+// life finds the tenant that the path names for the host's look at it: the one
+// there is or, once it is deleted, the last one there was.
+func (h *tenantsHandler) life(c *call) (tenants.Ref, error) {
+	id, err := c.param("tenant")
+	if err != nil {
+		return tenants.Ref{}, err
+	}
+	return h.directory.FindLife(c.ctx(), id, c.r.URL.Query().Get(paramLife))
+}
+
 // listActions is the host's look at one tenant's writes.
 func (h *tenantsHandler) listActions(c *call) error {
-	tenant, err := h.named(c)
+	ref, err := h.life(c)
 	if err != nil {
 		return err
 	}
 	return h.actions.listFor(c, tenants.Principal{
-		Tenant: tenant.Tenant, TenantID: tenant.TenantID, Scope: tenant.Scope,
+		Tenant: ref.Tenant, TenantID: ref.TenantID, Scope: ref.Scope,
 		Scopes: []tenants.KeyScope{tenants.ScopeRead},
-	})
+	}, paramLife)
 }
 
 // listAudit is the host's look at one tenant's rows.
 func (h *tenantsHandler) listAudit(c *call) error {
-	tenant, err := h.named(c)
+	ref, err := h.life(c)
 	if err != nil {
 		return err
 	}
-	return h.audit.listFor(c, tenant.Scope)
+	return h.audit.listFor(c, ref.Scope, paramLife)
 }
 
 func encodeTenant(t tenants.Tenant) []byte {

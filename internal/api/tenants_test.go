@@ -70,7 +70,13 @@ func TestTenants(t *testing.T) {
 func TestHostsView(t *testing.T) {
 	g := newGateway(t)
 	ref := tenants.Ref{Tenant: "acme", TenantID: "i1", Scope: ledger.ScopeOf("i1")}
-	g.people.get = func(string) (tenants.Tenant, error) { return tenants.Tenant{Ref: ref}, nil }
+	g.people.life = func(id, incarnation string) (tenants.Ref, error) {
+		require.Equal(t, "acme", id)
+		if incarnation == "gone" {
+			return tenants.Ref{}, tenants.ErrNotFound
+		}
+		return ref, nil
+	}
 	g.list = func(p tenants.Principal, _ actions.ListFilter, _ string, _ int) ([]actions.View, string, error) {
 		require.Equal(t, ref, p.Ref())
 		require.True(t, p.Can(tenants.ScopeRead))
@@ -83,6 +89,11 @@ func TestHostsView(t *testing.T) {
 	}
 	require.Equal(t, 200, g.send("GET", "/v1/tenants/acme/actions", "", as(platformKey)).status)
 	require.Equal(t, 200, g.send("GET", "/v1/tenants/acme/audit", "", as(platformKey)).status)
+	for _, path := range []string{"actions", "audit"} {
+		require.Equal(t, 200, g.send("GET", "/v1/tenants/acme/"+path+"?life=i1", "", as(platformKey)).status)
+		require.Equal(t, "not_found", g.send("GET", "/v1/tenants/acme/"+path+"?life=gone", "", as(platformKey)).code())
+		require.Equal(t, "invalid_request", g.send("GET", "/v1/tenants/acme/"+path+"?live=i1", "", as(platformKey)).code())
+	}
 }
 
 func TestKeys(t *testing.T) {

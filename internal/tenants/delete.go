@@ -12,7 +12,8 @@ import (
 
 // DeleteTenant removes a tenant: access ends, its keys and connections with
 // their credentials are removed, its id is free. Its audit rows and the records
-// of its writes stay until they expire; nobody can reach them through a key.
+// of its writes stay until they expire; no key of a tenant reaches them, and the
+// host finds them by [Directory.FindLife].
 //
 // A tenant with writes in flight or held is not deleted: ErrUnsettled, and it
 // goes on as before. ErrNotFound if there is none. After
@@ -136,7 +137,7 @@ func (d *Directory) sweepUp(ctx context.Context, caller audit.Caller, f found) e
 		}
 	}
 	k := entryKey(f.Tenant)
-	_, err := audit.Change(ctx, d.store, ledger.Platform, []ledger.Fetch{{Key: k}}, func(seen ledger.Snapshot, step *ledger.Step) error {
+	_, err := audit.Change(ctx, d.store, ledger.Platform, []ledger.Fetch{{Key: k}, {Key: pastKey(f.Tenant)}}, func(seen ledger.Snapshot, step *ledger.Step) error {
 		if v, _ := seen.Get(k); v.Version != f.version {
 			return nil // somebody else finished, and the id may be in use again
 		}
@@ -144,7 +145,7 @@ func (d *Directory) sweepUp(ctx context.Context, caller audit.Caller, f found) e
 		step.Delete = []ledger.Key{k}
 		step.Unindex = []ledger.Entry{indexed(k, f.entry.CreatedAt)}
 		audit.Append(step, rowOf(caller, f.Ref, audit.TenantDeleted, f.TenantID))
-		return nil
+		return bury(step, seen, f)
 	})
 	return err
 }

@@ -74,6 +74,41 @@ func TestDeletionRemovesWhatIsNamed(t *testing.T) {
 	}
 }
 
+// The host finds what deleted tenants did, each life by itself.
+func TestFormerLivesOfAnIDAreFound(t *testing.T) {
+	f := newFixture(t)
+	find := func(id, incarnation string) (tenants.Ref, error) {
+		return f.FindLife(t.Context(), id, incarnation)
+	}
+	missing := func(id, incarnation string) {
+		t.Helper()
+		_, err := find(id, incarnation)
+		require.ErrorIs(t, err, tenants.ErrNotFound)
+	}
+	missing("acme", "")
+	missing("No Such/Form", "")
+	var lives []tenants.Tenant
+	for range 3 {
+		made := f.create("acme")
+		got, err := find("acme", "")
+		require.NoError(t, err)
+		require.Equal(t, made.Ref, got, "who has the id comes first")
+		lives = append(lives, made)
+		require.NoError(t, f.DeleteTenant(t.Context(), f.caller, "acme"))
+		got, err = find("acme", "")
+		require.NoError(t, err)
+		require.Equal(t, made.Ref, got, "then who had it last")
+	}
+	for _, l := range lives {
+		got, err := find("acme", l.TenantID)
+		require.NoError(t, err)
+		require.Equal(t, l.Ref, got)
+	}
+	missing("globex", lives[0].TenantID)
+	missing("acme", "0123")
+	require.Empty(t, f.list())
+}
+
 // The whole point of incarnations.
 func TestTenantOfTheSameIDNeverMeetsTheOldOne(t *testing.T) {
 	f := newFixture(t)
