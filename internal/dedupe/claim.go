@@ -34,6 +34,9 @@ type Draft struct {
 	Timeout       time.Duration // of the whole exchange
 	Window        time.Duration // of replays, from the claim
 	Request       []byte        // sealed; kept until the write is settled
+	// CheckAfter is how long after the claim the gateway may look for itself,
+	// should the write be held; 0: it never does.
+	CheckAfter time.Duration
 }
 
 // Claim asks for an identity.

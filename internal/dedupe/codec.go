@@ -20,6 +20,7 @@ const (
 	flagResent
 	flagResolved
 	flagPrevious
+	flagChecker
 )
 
 func flag(bit byte, on bool) byte {
@@ -31,7 +32,7 @@ func flag(bit byte, on bool) byte {
 
 func encodeRecord(r *Record) []byte {
 	flags := flag(flagOwnerLost, r.OwnerLost) | flag(flagResent, r.Resent) |
-		flag(flagResolved, r.Resolved) | flag(flagPrevious, r.Previous != nil)
+		flag(flagResolved, r.Resolved) | flag(flagPrevious, r.Previous != nil) | flag(flagChecker, r.Checker != Owner{})
 	w := writer(make([]byte, 0, 512))
 	w = append(w, recordFormat, byte(r.State), flags)
 	w = append(w, r.ID[:]...)
@@ -39,7 +40,7 @@ func encodeRecord(r *Record) []byte {
 	w = append(w, r.Identity[:]...)
 	w = append(w, r.Fingerprint[:]...)
 	w = append(w, r.ConnectorSum[:]...)
-	for _, t := range []time.Time{r.Created, r.LeaseEnd, r.WindowEnd, r.HoldUntil, r.Deadline, r.Settled, r.VendorKeyEnd} {
+	for _, t := range []time.Time{r.Created, r.LeaseEnd, r.WindowEnd, r.HoldUntil, r.Deadline, r.Settled, r.VendorKeyEnd, r.NextCheck, r.CheckEnd, r.SentUntil} {
 		w.time(t)
 	}
 	for _, s := range []string{
@@ -65,6 +66,10 @@ func encodeRecord(r *Record) []byte {
 		w.string(h.By)
 		w.string(h.Detail)
 	}
+	w.uint(uint64(max(r.Checks, 0)))
+	if r.Checker != (Owner{}) {
+		w = append(w, r.Checker[:]...)
+	}
 	if p := r.Previous; p != nil {
 		w = append(w, p.ID[:]...)
 		w = append(w, byte(p.State))
@@ -89,7 +94,7 @@ func decodeRecord(data []byte) (*Record, error) {
 	r.fill(rec.Identity[:])
 	r.fill(rec.Fingerprint[:])
 	r.fill(rec.ConnectorSum[:])
-	for _, t := range []*time.Time{&rec.Created, &rec.LeaseEnd, &rec.WindowEnd, &rec.HoldUntil, &rec.Deadline, &rec.Settled, &rec.VendorKeyEnd} {
+	for _, t := range []*time.Time{&rec.Created, &rec.LeaseEnd, &rec.WindowEnd, &rec.HoldUntil, &rec.Deadline, &rec.Settled, &rec.VendorKeyEnd, &rec.NextCheck, &rec.CheckEnd, &rec.SentUntil} {
 		*t = r.time()
 	}
 	rec.Source = identity.Source(r.string())
@@ -112,6 +117,11 @@ func decodeRecord(data []byte) (*Record, error) {
 			At: r.time(), Event: Event(r.string()), By: r.string(), Detail: r.string(),
 		})
 	}
+	rec.Checks = r.int()
+	if flags&flagChecker != 0 {
+		r.fill(rec.Checker[:])
+		r.bad = r.bad || rec.Checker == Owner{}
+	}
 	if flags&flagPrevious != 0 {
 		rec.Previous = &Previous{}
 		r.fill(rec.Previous.ID[:])
@@ -119,7 +129,7 @@ func decodeRecord(data []byte) (*Record, error) {
 		rec.Previous.At = r.time()
 	}
 	_, known := stateNames[rec.State]
-	if r.bad || len(r.rest) != 0 || !known || flags >= flagPrevious<<1 {
+	if r.bad || len(r.rest) != 0 || !known || flags >= flagChecker<<1 {
 		return nil, fmt.Errorf("decode record: %w", ErrUnreadable)
 	}
 	return rec, nil

@@ -24,6 +24,7 @@ func full() *Record {
 		Created: at, LeaseEnd: at.Add(1), WindowEnd: at.Add(time.Hour), HoldUntil: at.Add(2 * time.Hour),
 		Deadline: at.Add(time.Minute), Settled: at.Add(time.Second), VendorKeyEnd: at.Add(3 * time.Hour),
 		Marker: "marker", VendorKey: "vendor key",
+		NextCheck: at.Add(4 * time.Minute), Checker: NewOwner(), CheckEnd: at.Add(5 * time.Minute), SentUntil: at.Add(6 * time.Minute), Checks: 300,
 		OwnerLost: true, Resent: true, Resolved: true, Evidence: ByOperator,
 		Outcome:  Outcome{Phase: "answered", Reason: "no_rule", VendorStatus: 502, Code: "c", Message: "m\x00é"},
 		Attempts: []Attempt{{At: at, Duration: 1500 * time.Millisecond, Phase: "answered", Reason: "r", Status: 502}},
@@ -60,9 +61,9 @@ func TestEveryTruncationAndAdditionIsUnreadable(t *testing.T) {
 func TestRecordFormatIsFixed(t *testing.T) {
 	r := &Record{State: Succeeded, Connection: "c", Created: time.UnixMilli(1).UTC(), Outcome: Outcome{VendorStatus: 201}}
 	want := append([]byte{1, 2, 0}, make([]byte, 16+16+32+32+32)...)
-	want = append(want, 2, 0, 0, 0, 0, 0, 0) // times: 1 ms as a zigzag varint, then none
+	want = append(want, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0) // times: 1 ms as a zigzag varint, then none
 	want = append(want, 0, 0, 1, 'c', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
-	want = append(want, 0xc9, 0x01, 0, 0) // status 201, no attempts, no history
+	want = append(want, 0xc9, 0x01, 0, 0, 0) // status 201, no attempts, no history, no checks
 	require.Equal(t, want, encodeRecord(r))
 }
 

@@ -180,6 +180,9 @@ func (c *Claims) newRecord(cl *Claim, d Draft, at time.Time) *Record {
 		Marker:    d.Marker, VendorKey: d.VendorKey,
 	}
 	rec.HoldUntil = later(rec.WindowEnd, milli(at.Add(HoldAtLeast)))
+	if d.CheckAfter > 0 {
+		rec.NextCheck = milli(at.Add(d.CheckAfter))
+	}
 	if d.VendorKey != "" && d.VendorKeyLife > 0 {
 		rec.VendorKeyEnd = milli(at.Add(d.VendorKeyLife))
 	}
@@ -232,10 +235,13 @@ func holdLost(s *ledger.Step, old stored, now time.Time) *Record {
 	rec := old.clone()
 	rec.State, rec.OwnerLost, rec.Settled = Held, true, now
 	rec.Outcome = Outcome{Phase: "sent_no_answer", Reason: "owner_lost"}
+	if !rec.NextCheck.IsZero() {
+		rec.NextCheck = later(rec.NextCheck, rec.Deadline) // no check starts before it
+	}
 	rec.note(Change{At: now, Event: EventLeaseLost})
 	s.Put = append(s.Put, ledger.Put{Key: old.key(), Data: encodeRecord(rec)})
 	s.Unindex = append(s.Unindex, leaseEntry(old.Record))
-	s.Index = append(s.Index, holdEntry(rec))
+	s.Index = append(s.Index, heldEntries(rec)...)
 	return rec
 }
 
@@ -243,9 +249,10 @@ func holdLost(s *ledger.Step, old stored, now time.Time) *Record {
 func (c *Claims) lapse(s *ledger.Step, old stored, now time.Time) *Record {
 	rec := old.clone()
 	rec.State, rec.Settled = Lapsed, now
+	rec.NextCheck, rec.CheckEnd = time.Time{}, time.Time{}
 	rec.note(Change{At: now, Event: EventLapsed})
 	s.Put = append(s.Put, ledger.Put{Key: old.key(), Data: encodeRecord(rec), Expires: c.historyEnd(rec)})
-	s.Delete = append(s.Delete, actionKey(ledger.Request, rec.ID))
-	s.Unindex = append(s.Unindex, holdEntry(old.Record))
+	s.Delete = append(s.Delete, actionKey(ledger.Request, rec.ID), actionKey(ledger.Raw, rec.ID))
+	s.Unindex = append(s.Unindex, heldEntries(old.Record)...)
 	return rec
 }

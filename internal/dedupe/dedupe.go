@@ -25,7 +25,8 @@ type Event string
 
 // Events this package writes. Their meaning: claimed, a new action owns the
 // identity; lease_lost, its owner went silent and the write is held; the others
-// say what a settle, a repeat or an operator did.
+// say what a settle, a repeat, a check or an operator did; recovered is a
+// resend that settled a write whose owner was lost.
 const (
 	EventClaimed     Event = "claimed"
 	EventSucceeded   Event = "succeeded"
@@ -43,6 +44,8 @@ const (
 	EventLapsed      Event = "lapsed"
 	EventNotDone     Event = "not_done"
 	EventResolved    Event = "resolved"
+	EventChecked     Event = "checked"
+	EventRecovered   Event = "recovered"
 )
 
 // Transition is what a Scribe is told: the event, the store time it is dated
@@ -51,6 +54,7 @@ type Transition struct {
 	Event  Event
 	At     time.Time
 	Record *Record
+	Probe  *Probe // of EventChecked: what one step of the check showed
 }
 
 // Scribe encodes the audit row of a transition. It is called while a step is

@@ -37,6 +37,12 @@ type StillPossibleError struct{ Until, Now time.Time }
 
 func (e *StillPossibleError) Error() string { return "the lost owner might still send" }
 
+// CheckRunningError refuses to check or resolve a write that is being checked.
+// The check's lease ends at Until (store clock) unless it is renewed.
+type CheckRunningError struct{ Until, Now time.Time }
+
+func (e *CheckRunningError) Error() string { return "a check of this action is running" }
+
 // UncertainError is returned by Claim when the step that would have acquired
 // the identity got no answer: it may have been applied, or may yet be. Nothing
 // was sent. The caller must repeat [Claims.Abandon] until the store confirms.

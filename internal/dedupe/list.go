@@ -34,10 +34,14 @@ func (c *Claims) Get(ctx context.Context, scope ledger.Scope, id ActionID) (Foun
 
 // Request returns the sealed request of an unsettled action, or ErrNotFound.
 func (c *Claims) Request(ctx context.Context, scope ledger.Scope, id ActionID) ([]byte, error) {
-	key := actionKey(ledger.Request, id)
+	return c.kept(ctx, scope, actionKey(ledger.Request, id))
+}
+
+// kept returns sealed bytes that are kept beside an unsettled action.
+func (c *Claims) kept(ctx context.Context, scope ledger.Scope, key ledger.Key) ([]byte, error) {
 	snap, err := c.store.Read(ctx, scope, ledger.Fetch{Key: key})
 	if err != nil {
-		return nil, fmt.Errorf("read request: %w", err)
+		return nil, fmt.Errorf("read what is kept: %w", err)
 	}
 	v, ok := snap.Get(key)
 	if !ok {

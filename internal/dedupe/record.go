@@ -166,8 +166,17 @@ type Record struct {
 	VendorKey    string // idempotency key given to the vendor; "" if it takes none
 	VendorKeyEnd time.Time
 
+	// Of a held write's checks. NextCheck is when the gateway itself looks
+	// (again), zero if it does not; while a check runs it is the end of that
+	// check's lease, so that another replica takes over from one that died.
+	NextCheck time.Time
+	Checker   Owner     // token of the last check
+	CheckEnd  time.Time // end of the running check's lease; zero: none runs
+	SentUntil time.Time // after it no byte of a resend can leave; zero: never resent
+	Checks    int       // how many have ended
+
 	OwnerLost bool // held because the lease lapsed
-	Resent    bool // a check has put the request on the wire again
+	Resent    bool // a check has put the request on the wire again, or was about to
 	Resolved  bool // an operator or a check settled it
 	Evidence  Evidence
 
@@ -186,6 +195,14 @@ func (r *Record) note(ch Change) {
 		r.History = append(r.History[:maxHistory/2:maxHistory/2], r.History[maxHistory/2+1:]...)
 	}
 	r.History = append(r.History, ch)
+}
+
+// attempted adds an attempt; of very many only the first and the last ones stay.
+func (r *Record) attempted(a Attempt) {
+	if len(r.Attempts) >= maxHistory {
+		r.Attempts = append(r.Attempts[:maxHistory/2:maxHistory/2], r.Attempts[maxHistory/2+1:]...)
+	}
+	r.Attempts = append(r.Attempts, a)
 }
 
 // clone returns a copy that shares nothing a transition changes.
@@ -209,6 +226,12 @@ func (r *Record) over(now time.Time) bool {
 		return true
 	}
 }
+
+// checking says whether a check holds the write.
+func (r *Record) checking(now time.Time) bool { return now.Before(r.CheckEnd) }
+
+// stillPossible says whether a lost owner might yet send.
+func (r *Record) stillPossible(now time.Time) bool { return r.OwnerLost && now.Before(r.Deadline) }
 
 // leaseOver says whether the owner's lease has lapsed.
 func (r *Record) leaseOver(now time.Time) bool {

@@ -19,7 +19,8 @@ type Resolution struct {
 }
 
 // Resolve settles a held write by a person's word. ErrNotHeld if it is not held
-// (any more); *StillPossibleError while its lost owner might yet send. Of two
+// (any more); *StillPossibleError while its lost owner might yet send;
+// *CheckRunningError while a check holds it. Of two
 // resolutions at once one is applied and the other gets ErrNotHeld.
 func (c *Claims) Resolve(ctx context.Context, scope ledger.Scope, id ActionID, r Resolution) (*Record, error) {
 	for range maxDecisions {
@@ -27,19 +28,16 @@ func (c *Claims) Resolve(ctx context.Context, scope ledger.Scope, id ActionID, r
 		if err != nil {
 			return nil, err
 		}
-		if cur.State != Held && !cur.leaseOver(now) {
-			return cur.Record, ErrNotHeld
-		}
-		if cur.State == InFlight { // nobody has noticed the lapse yet
-			if err := c.holdNow(ctx, scope, cur, now, r.Scribe); err != nil {
-				return nil, err
+		if again, err := c.needHeld(ctx, scope, cur, now, r.Scribe); again || err != nil {
+			if err != nil {
+				return cur.Record, err
 			}
 			continue
 		}
-		if cur.over(now) {
-			return cur.Record, ErrNotHeld
+		if cur.checking(now) {
+			return cur.Record, &CheckRunningError{Until: cur.CheckEnd, Now: now}
 		}
-		if cur.OwnerLost && now.Before(cur.Deadline) {
+		if cur.stillPossible(now) {
 			return cur.Record, &StillPossibleError{Until: cur.Deadline, Now: now}
 		}
 		rec := cur.clone()
@@ -61,6 +59,20 @@ func (c *Claims) Resolve(ctx context.Context, scope ledger.Scope, id ActionID, r
 		}
 	}
 	return nil, errContended
+}
+
+// needHeld insists that a write is held and stays so. True means that it was in
+// flight under a lease that had lapsed, which nobody had noticed: it is held
+// now, and has to be read again.
+func (c *Claims) needHeld(ctx context.Context, scope ledger.Scope, cur stored, now time.Time, scribe Scribe) (again bool, err error) {
+	switch {
+	case cur.leaseOver(now):
+		return true, c.holdNow(ctx, scope, cur, now, scribe)
+	case cur.State != Held || cur.over(now):
+		return false, ErrNotHeld
+	default:
+		return false, nil
+	}
 }
 
 // read returns an action, the list of its unsettled twins, and the store time.

@@ -19,7 +19,10 @@ type Settlement struct {
 	Outcome Outcome
 	Attempt *Attempt
 	Answer  []byte // of a success
-	Scribe  Scribe
+	// Raw is the vendor's answer of a Held whose judging failed, sealed: it is
+	// kept until the write is settled, so that it can be judged again.
+	Raw    []byte
+	Scribe Scribe
 }
 
 func (s *Settlement) event() Event {
@@ -126,30 +129,41 @@ func (c *Claims) settleStep(cur stored, owner Owner, st *Settlement, twins twinL
 		if !cur.OwnerLost {
 			return nil, cur.Record, nil // the same settle, applied before
 		}
-	case cur.State == Held && st.State == NotDone && (!cur.OwnerLost || cur.Resent):
+	case cur.State == Held && st.State == NotDone && !cur.OwnerLost:
 		return nil, cur.Record, ErrLate
+	case cur.State == Held && cur.Resent && st.State != Succeeded:
+		// The first request came to nothing; of the second nobody knows yet.
+		return c.late(cur, st, now), cur.Record, ErrLate
 	case cur.State == Held:
 	case cur.Evidence == ByVendor || (cur.State == NotDone && !cur.Resolved):
 		return nil, cur.Record, nil // the same settle, applied before
 	default:
-		s := c.touch(cur, now)
-		s.Rows = [][]byte{st.Scribe(Transition{Event: EventLateAnswer, At: now, Record: cur.Record})}
-		return s, cur.Record, ErrLate
+		return c.late(cur, st, now), cur.Record, ErrLate
 	}
 	rec := cur.clone()
 	rec.Outcome = st.Outcome
 	if st.Attempt != nil {
-		rec.Attempts = append(rec.Attempts, *st.Attempt)
+		rec.attempted(*st.Attempt)
 	}
 	rec.OwnerLost = false // whatever it learned, the owner is here and sends no more
 	if st.State == Succeeded || st.State == Refused {
 		rec.Evidence = ByVendor
 	}
 	s := c.move(cur, rec, st.State, st.Answer, twins, now)
+	if st.State == Held && st.Raw != nil {
+		s.Put = append(s.Put, ledger.Put{Key: actionKey(ledger.Raw, rec.ID), Data: st.Raw})
+	}
 	rec.note(Change{At: now, Event: st.event(), Detail: st.Outcome.Reason})
 	s.Put[0].Data = encodeRecord(rec)
 	s.Rows = [][]byte{st.Scribe(Transition{Event: st.event(), At: now, Record: rec})}
 	return s, rec, nil
+}
+
+// late records an answer that changes nothing.
+func (c *Claims) late(cur stored, st *Settlement, now time.Time) *ledger.Step {
+	s := c.touch(cur, now)
+	s.Rows = [][]byte{st.Scribe(Transition{Event: EventLateAnswer, At: now, Record: cur.Record})}
+	return s
 }
 
 // answerAtLeast keeps the answer of a write that was settled at the very end of
@@ -176,14 +190,16 @@ func (c *Claims) move(cur stored, rec *Record, to State, answer []byte, twins tw
 	case InFlight:
 		s.Unindex = append(s.Unindex, leaseEntry(cur.Record))
 	case Held:
-		s.Unindex = append(s.Unindex, holdEntry(cur.Record))
+		s.Unindex = append(s.Unindex, heldEntries(cur.Record)...)
+		s.Delete = append(s.Delete, actionKey(ledger.Raw, rec.ID)) // put again, below, if it is still needed
 	default: // settled states stand in no index of unsettled ones
 	}
 	if to == Held {
-		s.Index = append(s.Index, holdEntry(rec))
+		s.Index = append(s.Index, heldEntries(rec)...)
 		s.Put = append(s.Put, record)
 		return s
 	}
+	rec.NextCheck, rec.CheckEnd = time.Time{}, time.Time{}
 	record.Expires = c.historyEnd(rec)
 	s.Put = append(s.Put, record)
 	s.Delete = append(s.Delete, actionKey(ledger.Request, rec.ID))

@@ -27,6 +27,16 @@ func holdEntry(r *Record) ledger.Entry {
 	return ledger.Entry{Index: ledger.ByHold, Score: r.HoldUntil, Member: string(r.ID[:])}
 }
 
+// heldEntries are where a held action stands: by its end, and by its next
+// check if there is to be one.
+func heldEntries(r *Record) []ledger.Entry {
+	entries := []ledger.Entry{holdEntry(r)}
+	if !r.NextCheck.IsZero() {
+		entries = append(entries, ledger.Entry{Index: ledger.ByCheck, Score: r.NextCheck, Member: string(r.ID[:])})
+	}
+	return entries
+}
+
 func createdEntry(r *Record) ledger.Entry {
 	return ledger.Entry{Index: ledger.ByCreated, Score: r.Created, Member: string(r.ID[:])}
 }

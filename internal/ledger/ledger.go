@@ -45,6 +45,7 @@ const (
 	Action     Kind = 'a' // action id (16) -> record
 	Answer     Kind = 'r' // action id (16) -> the stored answer
 	Request    Kind = 'q' // action id (16) -> the sealed request, until settled
+	Raw        Kind = 'w' // action id (16) -> a sealed vendor answer not judged yet, until settled
 	Twins      Kind = 'f' // fingerprint (32) -> action ids (n x 16) in flight or held
 	Replays    Kind = 'n' // action id (16) -> counter of replays
 	Tenant     Kind = 't' // "" -> the tenant of this scope
@@ -61,6 +62,7 @@ const (
 	ByCreated Index = 'l' // every action by its time of claim
 	ByLease   Index = 'i' // actions in flight by the end of their lease
 	ByHold    Index = 'h' // held actions by their hold_until
+	ByCheck   Index = 'x' // held actions by the time of their next automatic check
 	ByName    Index = 'd' // named things (tenants, keys, connections) by creation
 )
 

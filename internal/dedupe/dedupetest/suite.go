@@ -42,6 +42,7 @@ func Run(t *testing.T, open func(t *testing.T) ledgertest.Harness) {
 		{"settle", settleCases()},
 		{"renew", renewCases()},
 		{"resolve", resolveCases()},
+		{"check", checkCases()},
 		{"sweep", sweepCases()},
 		{"abandon", abandonCases()},
 		{"contention", contentionCases()},
