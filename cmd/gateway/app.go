@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -21,8 +22,6 @@ import (
 	"holdfast.dev/gateway/internal/catalog"
 	"holdfast.dev/gateway/internal/connections"
 	"holdfast.dev/gateway/internal/connectors"
-	"holdfast.dev/gateway/internal/connectors/builtin"
-	"holdfast.dev/gateway/internal/connectors/manifest"
 	"holdfast.dev/gateway/internal/dedupe"
 	"holdfast.dev/gateway/internal/ledger"
 	"holdfast.dev/gateway/internal/pebblestore"
@@ -39,7 +38,10 @@ type App struct {
 	store     ledger.Store
 	ready     *readiness
 	directory *tenants.Directory
+	catalog   *catalog.Catalog
 	registry  *connectors.Registry
+	kept      atomic.Bool        // every loaded manifest is in the store
+	reloads   prometheus.Counter // that failed
 	claims    *dedupe.Claims
 	service   *actions.Service
 	metrics   *actions.Metrics
@@ -83,7 +85,8 @@ func open(ctx context.Context, cfg Config, log *slog.Logger) (app *App, err erro
 	if a.directory, err = tenants.New(tenants.Config{Store: administered, AdminKey: keys.adminKey}); err != nil {
 		return nil, err
 	}
-	if a.registry, err = a.openRegistry(ctx, administered); err != nil {
+	a.catalog = catalog.New(administered)
+	if a.registry, err = a.openRegistry(); err != nil {
 		return nil, err
 	}
 	book, err := connections.NewBook(connections.Config{Store: administered, Sealer: keys.ring, Validate: a.checkConnection})
@@ -93,9 +96,9 @@ func open(ctx context.Context, cfg Config, log *slog.Logger) (app *App, err erro
 	registerer := prometheus.NewRegistry()
 	registerer.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	a.metrics = actions.NewMetrics(registerer)
-	for _, spec := range a.registry.Specs() {
-		a.metrics.Connectors(spec.Name)
-	}
+	a.reloads = newReloadFailures(registerer)
+	_ = a.Reload(ctx) // what is bad is logged, and the good ones serve
+	a.nameConnectors()
 	a.claims = dedupe.New(dedupe.Config{
 		Store: a.store, Lease: cfg.Lease, History: history(cfg), Scribe: actions.SystemScribe,
 	})
@@ -111,6 +114,7 @@ func open(ctx context.Context, cfg Config, log *slog.Logger) (app *App, err erro
 	}
 	if a.front, err = api.New(api.Config{
 		Actions: a.service, Tenants: a.directory, Connections: book, Connectors: a.registry, Audit: journal,
+		Registrar: catalog.NewRegistrar(a.catalog, a.registry, a.pinned(book), log),
 		Unsettled: a.claims.Unsettled, Ready: a.ready.now,
 		MaxBody: cfg.MaxBody, Window: cfg.ReplayWindow, Metrics: registerer, Gatherer: registerer, Logger: log,
 	}); err != nil {
@@ -146,29 +150,6 @@ func history(cfg Config) time.Duration {
 		return 7 * 24 * time.Hour
 	}
 	return 30 * 24 * time.Hour
-}
-
-func (a *App) openRegistry(ctx context.Context, store ledger.Store) (*connectors.Registry, error) {
-	builtins, err := builtin.Manifests()
-	if err != nil {
-		return nil, err
-	}
-	compiler, err := manifest.NewCompiler()
-	if err != nil {
-		return nil, err
-	}
-	r, err := connectors.NewRegistry(connectors.Options{
-		Compile: compiler.Compile, Builtin: builtins, Dir: a.cfg.ConnectorsDir, Keeper: catalog.New(store),
-	})
-	if err != nil {
-		return nil, err
-	}
-	if err := r.Reload(ctx); err != nil {
-		// The good ones are loaded; for the rest the last version that was kept
-		// still answers what was written with it.
-		a.log.ErrorContext(ctx, "connectors not loaded", "error", err)
-	}
-	return r, nil
 }
 
 // checkConnection is the connector's say on a connection.
@@ -225,10 +206,10 @@ func (a *App) Start() error {
 	ctx, cancel := context.WithCancel(context.Background())
 	a.background = cancel
 	if a.ready.now(ctx) == nil {
-		a.keep(ctx) // so that the first request finds its connector
+		a.syncConnectors(ctx) // so that the first request finds its connector
 	}
 	a.jobs.Go(func() { a.ready.watch(ctx) })
-	a.jobs.Go(func() { a.keepConnectors(ctx) })
+	a.jobs.Go(func() { a.watchConnectors(ctx) })
 	a.jobs.Go(func() { actions.Sweep(ctx, a.claims, a.directory, a.metrics, a.log) })
 	for name, l := range map[string]*listener{"api": a.public, "admin": a.admin} {
 		a.log.Info("listening", "listener", name, "addr", l.addr())
@@ -239,30 +220,6 @@ func (a *App) Start() error {
 		})
 	}
 	return nil
-}
-
-// keepEvery is how often the store is asked again to keep the manifests it has
-// not confirmed; until it has, nothing new is written with them.
-const keepEvery = time.Second
-
-func (a *App) keepConnectors(ctx context.Context) {
-	tick := time.NewTicker(keepEvery)
-	defer tick.Stop()
-	for a.ready.last() != nil || !a.keep(ctx) {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
-}
-
-func (a *App) keep(ctx context.Context) bool {
-	err := a.registry.Keep(ctx)
-	if err != nil && ctx.Err() == nil {
-		a.log.WarnContext(ctx, "connectors not kept yet; nothing new is written with them", "error", err)
-	}
-	return err == nil
 }
 
 // URL is the address of the API.

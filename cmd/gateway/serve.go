@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -41,15 +44,23 @@ func serve(ctx context.Context, cfg Config, log *slog.Logger, out io.Writer) err
 			return errors.Join(err, app.Close())
 		}
 	}
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP)
+	defer signal.Stop(hup)
 	if err := app.Start(); err != nil {
 		return errors.Join(err, app.Close())
 	}
-	select {
-	case <-ctx.Done():
-	case err = <-app.failed:
+	for {
+		select {
+		case <-hup:
+			_ = app.Reload(ctx) // what went wrong is logged, and the old connectors stay
+			continue
+		case <-ctx.Done():
+		case err = <-app.failed:
+		}
+		log.Info("draining")
+		return errors.Join(err, app.Close())
 	}
-	log.Info("draining")
-	return errors.Join(err, app.Close())
 }
 
 func storeInitCommand() *cobra.Command {

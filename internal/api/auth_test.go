@@ -135,7 +135,7 @@ func TestPublicCalls(t *testing.T) {
 	require.Contains(t, string(a.body), "openapi: 3.1.0")
 
 	public, _ := g.server.Routes()
-	require.Len(t, public, 23)
+	require.Len(t, public, 25)
 }
 
 // A tenant's key has no other tenant: a foreign one is not found, whether it

@@ -1,12 +1,14 @@
 package api
 
 import (
+	"context"
 	"maps"
 	"net/http"
 	"slices"
 	"time"
 
 	"holdfast.dev/gateway/internal/actions"
+	"holdfast.dev/gateway/internal/audit"
 	"holdfast.dev/gateway/internal/connectors"
 )
 
@@ -15,9 +17,16 @@ type catalog interface {
 	Specs() []connectors.Spec
 }
 
+// registrar registers and removes versions for all replicas.
+type registrar interface {
+	Register(ctx context.Context, caller audit.Caller, name, version string, manifest []byte) (spec connectors.Spec, created bool, err error)
+	Unregister(ctx context.Context, caller audit.Caller, name, version string) error
+}
+
 type connectorsHandler struct {
-	catalog catalog
-	window  time.Duration // of an action that names none
+	catalog   catalog
+	registrar registrar
+	window    time.Duration // of an action that names none
 }
 
 func (h *connectorsHandler) list(c *call) error {
@@ -47,6 +56,48 @@ func (h *connectorsHandler) get(c *call) error {
 	o := newObject(4096)
 	h.write(o, best)
 	return c.json(http.StatusOK, o.bytes())
+}
+
+// put registers a manifest. It says what the connector is, as get does.
+func (h *connectorsHandler) put(c *call) error {
+	name, version, err := nameAndVersion(c)
+	if err != nil {
+		return err
+	}
+	manifest, err := c.readYAML(connectors.MaxManifest)
+	if err != nil {
+		return err
+	}
+	spec, created, err := h.registrar.Register(c.ctx(), c.caller(), name, version, manifest)
+	if err != nil {
+		return err
+	}
+	status := http.StatusOK
+	if created {
+		status = http.StatusCreated
+	}
+	o := newObject(4096)
+	h.write(o, spec)
+	return c.json(status, o.bytes())
+}
+
+func (h *connectorsHandler) remove(c *call) error {
+	name, version, err := nameAndVersion(c)
+	if err != nil {
+		return err
+	}
+	if err := h.registrar.Unregister(c.ctx(), c.caller(), name, version); err != nil {
+		return err
+	}
+	return c.nothing()
+}
+
+func nameAndVersion(c *call) (name, version string, err error) {
+	if name, err = c.param("name"); err != nil {
+		return "", "", err
+	}
+	version, err = c.param("version")
+	return name, version, err
 }
 
 func (h *connectorsHandler) write(o *object, s connectors.Spec) {

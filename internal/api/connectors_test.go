@@ -1,11 +1,15 @@
 package api_test
 
 import (
+	"fmt"
+	"net/http"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"holdfast.dev/gateway/internal/audit"
 	"holdfast.dev/gateway/internal/connectors"
 )
 
@@ -50,4 +54,53 @@ func TestConnectors(t *testing.T) {
 	}
 	require.Equal(t, "10.0.0", g.send("GET", "/v1/connectors/stripe", "").json()["version"], "the newest major, by number")
 	require.Equal(t, "9.1.0", g.send("GET", "/v1/connectors/stripe@9", "").json()["version"])
+}
+
+func TestConnectorsAreRegistered(t *testing.T) {
+	g := newGateway(t)
+	const manifest = "name: acme\n"
+	yaml := with("Content-Type", "application/yaml")
+	created := true
+	g.register = func(c audit.Caller, name, version string, raw []byte) (connectors.Spec, bool, error) {
+		require.Equal(t, "acme 1.0.0 "+manifest, name+" "+version+" "+string(raw))
+		require.NotEmpty(t, c.RequestID)
+		return stripe("1.0.0"), created, nil
+	}
+	put := func(options ...func(*http.Request)) answer {
+		return g.send("PUT", "/v1/connectors/acme/1.0.0", manifest, append([]func(*http.Request){yaml, as(platformKey)}, options...)...)
+	}
+	got := put()
+	require.Equal(t, 201, got.status)
+	require.Equal(t, "stripe@1", got.json()["connector"])
+	created = false
+	require.Equal(t, 200, put().status)
+
+	require.Equal(t, "forbidden", put(as(tenantKey)).code(), "operators install, tenants bind")
+	require.Equal(t, "unsupported_media_type", put(with("Content-Type", "application/json")).code())
+	require.Equal(t, "too_large", g.send("PUT", "/v1/connectors/acme/1.0.0", strings.Repeat("#", connectors.MaxManifest+1), yaml, as(platformKey)).code())
+
+	g.register = func(audit.Caller, string, string, []byte) (connectors.Spec, bool, error) {
+		return connectors.Spec{}, false, fmt.Errorf("register: %w", &connectors.ManifestError{
+			Problems: []connectors.ManifestProblem{{Line: 7, Pointer: "/auth", Reason: "type is missing"}}})
+	}
+	bad := put()
+	require.Equal(t, "invalid_request", bad.code())
+	require.Equal(t, []any{map[string]any{"pointer": "/auth", "detail": "line 7: type is missing"}}, bad.json()["errors"])
+	g.register = func(audit.Caller, string, string, []byte) (connectors.Spec, bool, error) {
+		return connectors.Spec{}, false, fmt.Errorf("register: %w", connectors.ErrTaken)
+	}
+	require.Equal(t, "already_exists", put().code())
+}
+
+func TestRegisteredConnectorsAreDeleted(t *testing.T) {
+	g := newGateway(t)
+	for err, code := range map[error]string{connectors.ErrInUse: "connector_in_use", connectors.ErrUnknownConnector: "not_found"} {
+		g.unregister = func(name, version string) error {
+			require.Equal(t, "acme 1.0.0", name+" "+version)
+			return fmt.Errorf("unregister: %w", err)
+		}
+		require.Equal(t, code, g.send("DELETE", "/v1/connectors/acme/1.0.0", "", as(platformKey)).code())
+	}
+	g.unregister = func(string, string) error { return nil }
+	require.Equal(t, 204, g.send("DELETE", "/v1/connectors/acme/1.0.0", "", as(platformKey)).status)
 }

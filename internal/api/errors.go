@@ -2,6 +2,7 @@ package api
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 
@@ -10,6 +11,7 @@ import (
 	"holdfast.dev/gateway/internal/actions"
 	"holdfast.dev/gateway/internal/audit"
 	"holdfast.dev/gateway/internal/connections"
+	"holdfast.dev/gateway/internal/connectors"
 	"holdfast.dev/gateway/internal/dedupe"
 	"holdfast.dev/gateway/internal/ledger"
 	"holdfast.dev/gateway/internal/tenants"
@@ -112,6 +114,9 @@ func sentinels() []sentinel {
 		{err: connections.ErrFixed, code: connectionFixed},
 		{err: connections.ErrUnsettled, code: unsettledWrites},
 		{err: connections.ErrCursor, code: actions.InvalidRequest, fields: badCursor()},
+		{err: connectors.ErrUnknownConnector, code: actions.NotFound, detail: "No such connector version is registered. GET /v1/connectors lists those that are loaded."},
+		{err: connectors.ErrTaken, code: alreadyExists, detail: "This version stands for other bytes already, and a version never changes; nothing was changed. Raise the version in the manifest and in the path."},
+		{err: connectors.ErrInUse, code: connectorInUse},
 		{err: audit.ErrCursor, code: actions.InvalidRequest, fields: badCursor()},
 	}
 }
@@ -127,7 +132,10 @@ func ofInput(err error) *problem {
 		invalid *tenants.InvalidError
 		spec    *connections.SpecError
 	)
+	var manifest *connectors.ManifestError
 	switch {
+	case errors.As(err, &manifest):
+		return ofManifest(manifest).because(err)
 	case errors.As(err, &invalid):
 		p := refuse(actions.InvalidRequest, "").because(err)
 		for _, at := range invalid.Problems {
@@ -141,4 +149,18 @@ func ofInput(err error) *problem {
 	default:
 		return nil
 	}
+}
+
+// ofManifest lists what is wrong with a manifest, with lines: its text does not
+// come out of a program, so a pointer alone would not be found in it.
+func ofManifest(bad *connectors.ManifestError) *problem {
+	p := refuse(actions.InvalidRequest, "The manifest is not acceptable, so nothing was changed. errors says what is wrong, and in which line.")
+	for _, at := range bad.Problems {
+		detail := at.Reason
+		if at.Line > 0 {
+			detail = fmt.Sprintf("line %d: %s", at.Line, detail)
+		}
+		p.fields = append(p.fields, field{pointer: at.Pointer, detail: detail})
+	}
+	return p
 }

@@ -175,7 +175,7 @@ func (g *gateway) logged() []map[string]any {
 
 func TestMetrics(t *testing.T) {
 	g := newGateway(t)
-	require.Equal(t, 34, testutil.CollectAndCount(g.reg, "holdfast_problems_total"), "every code is there from zero")
+	require.Equal(t, 35, testutil.CollectAndCount(g.reg, "holdfast_problems_total"), "every code is there from zero")
 
 	g.do = func(context.Context, actions.Request) (actions.Reply, error) {
 		return actions.Reply{}, &actions.Error{Code: actions.InFlight}

@@ -17,6 +17,7 @@ const (
 	connectionFixed      actions.Code = "connection_fixed"
 	unsettledWrites      actions.Code = "unsettled_writes"
 	alreadyExists        actions.Code = "already_exists"
+	connectorInUse       actions.Code = "connector_in_use"
 	tooLarge             actions.Code = "too_large"
 	unsupportedMediaType actions.Code = "unsupported_media_type"
 	rateLimited          actions.Code = "rate_limited"
@@ -73,6 +74,8 @@ var kinds = map[actions.Code]kind{
 		detail: "Writes of it are in flight or held, so nothing was deleted. Resolve them first: GET /v1/actions?state=held lists the held ones."},
 	alreadyExists: {status: http.StatusConflict, title: "Already exists", next: actions.FixRequest,
 		detail: "There is one of that name already, so nothing was changed. Choose another name, or change the one there is."},
+	connectorInUse: {status: http.StatusConflict, title: "Connector in use", next: actions.FixRequest,
+		detail: "Connections pin this connector and no other registered version would serve them, so nothing was deleted. Register another version of the same major first, or delete those connections."},
 	tooLarge: {status: http.StatusRequestEntityTooLarge, title: "Request too large", next: actions.FixRequest,
 		detail: "The request body is larger than this gateway takes, so nothing was done. Send less."},
 	unsupportedMediaType: {status: http.StatusUnsupportedMediaType, title: "Unsupported media type", next: actions.FixRequest,

@@ -42,6 +42,7 @@ func TestEveryCode(t *testing.T) {
 		{"connection_fixed", 409, "fix_request", false},
 		{"unsettled_writes", 409, "fix_request", false},
 		{"already_exists", 409, "fix_request", false},
+		{"connector_in_use", 409, "fix_request", false},
 		{"too_large", 413, "fix_request", false},
 		{"unsupported_media_type", 415, "fix_request", false},
 		{"key_reused", 422, "use_new_key", false},

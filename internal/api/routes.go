@@ -45,6 +45,8 @@ func (s *handlers) routes() []route {
 
 		{method: get, path: "/v1/connectors", access: tenantKey(), handle: s.connectors.list},
 		{method: get, path: "/v1/connectors/:name", access: tenantKey(), handle: s.connectors.get},
+		{method: put, path: "/v1/connectors/:name/:version", access: platform(), handle: s.connectors.put},
+		{method: del, path: "/v1/connectors/:name/:version", access: platform(), handle: s.connectors.remove},
 
 		{method: get, path: "/v1/audit", access: tenantKey(read), handle: s.audit.list},
 

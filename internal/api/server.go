@@ -37,6 +37,7 @@ type Config struct {
 	// knows.
 	Unsettled  func(ctx context.Context, scope ledger.Scope, connectionID string) (bool, error)
 	Connectors catalog
+	Registrar  registrar
 	Audit      auditor
 
 	// Ready says whether a claim made now would be safe; the error says in plain
@@ -64,6 +65,7 @@ func (c *Config) validate() error {
 		{"Connections", c.Connections != nil},
 		{"Unsettled", c.Unsettled != nil},
 		{"Connectors", c.Connectors != nil},
+		{"Registrar", c.Registrar != nil},
 		{"Audit", c.Audit != nil},
 		{"Ready", c.Ready != nil},
 		{"MaxBody", c.MaxBody > 0},
@@ -110,7 +112,7 @@ func New(c Config) (*Server, error) {
 		do:          doHandler{writes: c.Actions, maxBody: c.MaxBody},
 		actions:     actionsHandler{reads: c.Actions, settles: c.Actions, maxBody: c.MaxBody},
 		connections: connectionsHandler{book: c.Connections, unsettled: c.Unsettled, maxBody: c.MaxBody},
-		connectors:  connectorsHandler{catalog: c.Connectors, window: c.Window},
+		connectors:  connectorsHandler{catalog: c.Connectors, registrar: c.Registrar, window: c.Window},
 		audit:       auditHandler{log: c.Audit},
 	}
 	h.tenants = tenantsHandler{directory: c.Tenants, actions: &h.actions, audit: &h.audit, maxBody: c.MaxBody}

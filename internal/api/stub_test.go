@@ -40,6 +40,8 @@ type service struct {
 	specs        func() []connectors.Spec
 	query        func(ledger.Scope, audit.Filter, audit.Page) ([]audit.Entry, string, error)
 	appendRows   func(ledger.Scope, []audit.Row) error // nil: taken
+	register     func(audit.Caller, string, string, []byte) (connectors.Spec, bool, error)
+	unregister   func(string, string) error
 	ready        func() error
 	conns        *book
 	people       *people
@@ -66,6 +68,14 @@ func (s *service) Resolve(_ context.Context, _ tenants.Principal, id string, r a
 }
 
 func (s *service) Specs() []connectors.Spec { return s.specs() }
+
+func (s *service) Register(_ context.Context, c audit.Caller, name, version string, manifest []byte) (connectors.Spec, bool, error) {
+	return s.register(c, name, version, manifest)
+}
+
+func (s *service) Unregister(_ context.Context, _ audit.Caller, name, version string) error {
+	return s.unregister(name, version)
+}
 
 func (s *service) Query(_ context.Context, scope ledger.Scope, f audit.Filter, p audit.Page) ([]audit.Entry, string, error) {
 	return s.query(scope, f, p)
@@ -156,7 +166,7 @@ func (g *gateway) config() api.Config {
 	return api.Config{
 		Actions: g.service, Tenants: g.people, Connections: g.conns,
 		Unsettled:  func(context.Context, ledger.Scope, string) (bool, error) { return false, nil },
-		Connectors: g.service, Audit: g.service,
+		Connectors: g.service, Registrar: g.service, Audit: g.service,
 		Ready:   func(context.Context) error { return g.ready() },
 		MaxBody: maxBody, Window: 24 * time.Hour,
 		Metrics: g.reg, Gatherer: g.reg,

@@ -13,6 +13,11 @@ var (
 	ErrUnknownAction = errors.New("unknown action")
 	// ErrUnknownConnector means no version of that connector is known.
 	ErrUnknownConnector = errors.New("unknown connector")
+	// ErrTaken means a name and version stand for other bytes already.
+	ErrTaken = errors.New("version stands for another manifest")
+	// ErrInUse means connections pin a connector and nothing else would serve
+	// them.
+	ErrInUse = errors.New("connector in use")
 	// ErrBaseURL means a base URL is not one the connector may talk to.
 	ErrBaseURL = errors.New("base URL not allowed")
 	// ErrCredentials means the credentials do not fit what auth asks for.

@@ -34,6 +34,9 @@ type Options struct {
 	// Keeper remembers manifests; nil for a registry that lives and dies with
 	// its files.
 	Keeper Keeper
+	// Shelf lists what was registered for all replicas; nil for none. The bytes
+	// are the Keeper's.
+	Shelf Shelf
 }
 
 // Loaded is a connector found in a Registry.
@@ -53,8 +56,12 @@ type Registry struct {
 	opts    Options
 	current atomic.Pointer[snapshot]
 
-	loading sync.Mutex // one Reload or Keep at a time
-	started bool       // Reload was called before; guarded by loading
+	loading  sync.Mutex // one Reload, Refresh or Keep at a time; guards what follows
+	started  bool       // Reload was called before
+	local    []*entry   // built in or from the folder
+	shared   []*entry   // registered for all replicas
+	revision string     // of the Shelf's list that shared was made from
+	listed   bool       // the Shelf has answered before
 
 	mu   sync.Mutex
 	kept map[Sum]Connector // compiled from the Keeper
@@ -70,6 +77,7 @@ func NewRegistry(opts Options) (*Registry, error) {
 	if err := errors.Join(append(problems, more...)...); err != nil {
 		return nil, fmt.Errorf("load built-in connectors: %w", err)
 	}
+	r.local = entries
 	r.adopt(snap)
 	return r, nil
 }
@@ -86,13 +94,17 @@ func (r *Registry) Reload(ctx context.Context) error {
 	sources, problems := readFolder(ctx, r.opts.Dir)
 	entries, more := compileAll(r.opts.Compile, slices.Concat(r.opts.Builtin, sources))
 	problems = append(problems, more...)
-	snap, more := newSnapshot(entries, r.current.Load())
+	before := r.current.Load()
+	snap, more := newSnapshot(entries, before)
 	problems = append(problems, more...)
+	// What was registered stands: a file that leaves it no room is the bad one.
+	problems = append(problems, snap.fill(r.shared, before)...)
 	if ctx.Err() != nil {
 		return fmt.Errorf("reload connectors: %w", ctx.Err())
 	}
 	err := errors.Join(problems...)
 	if err == nil || !r.started {
+		r.local = entries
 		r.adopt(snap)
 	}
 	r.started = true
@@ -144,15 +156,21 @@ func (r *Registry) keep(ctx context.Context, e *entry) error {
 	return nil
 }
 
-// Lookup finds the newest version of a pin, "name@major". Where no file offers
-// one any more it falls back on the last one kept, which is then not claimable.
-// The error is ErrUnknownConnector or the Keeper's.
+// Lookup finds the newest version of a pin, "name@major". One that is not loaded
+// may have been registered a moment ago, so the Shelf is asked. Where nothing
+// offers one any more it falls back on the last one kept, which is then not
+// claimable. The error is ErrUnknownConnector or the Keeper's.
 func (r *Registry) Lookup(ctx context.Context, pin string) (Loaded, error) {
-	if e := r.current.Load().newest(pin); e != nil {
-		return Loaded{Connector: e.connector, Claimable: e.claimable.Load()}, nil
+	e := r.current.Load().newest(pin)
+	if e == nil {
+		if _, _, ok := MajorOf(pin); !ok || r.opts.Keeper == nil {
+			return Loaded{}, ErrUnknownConnector
+		}
+		_ = r.Refresh(ctx) // if the store failed, so does the look-up in the Keeper below
+		e = r.current.Load().newest(pin)
 	}
-	if _, _, ok := MajorOf(pin); !ok || r.opts.Keeper == nil {
-		return Loaded{}, ErrUnknownConnector
+	if e != nil {
+		return Loaded{Connector: e.connector, Claimable: e.claimable.Load()}, nil
 	}
 	c, err := r.latest(ctx, pin)
 	if errors.Is(err, ErrNotKept) {
@@ -204,8 +222,11 @@ func (r *Registry) Specs() []Spec {
 func (r *Registry) adopt(snap *snapshot) {
 	old := r.current.Load()
 	for sum, e := range snap.bySum {
-		e.claimable.Store(r.opts.Keeper == nil)
-		if old != nil && old.bySum[sum] != nil {
+		if old != nil && old.bySum[sum] == e {
+			continue
+		}
+		e.claimable.Store(r.opts.Keeper == nil || e.shared)
+		if old != nil && old.bySum[sum] != nil && !e.shared {
 			e.claimable.Store(old.bySum[sum].claimable.Load())
 			e.refused.Store(old.bySum[sum].refused.Load())
 		}

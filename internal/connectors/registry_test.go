@@ -38,6 +38,9 @@ type shelf struct {
 	latest map[string][]byte
 	err    error
 	saves  int
+
+	list     []connectors.Registration
+	revision int
 }
 
 func newShelf() *shelf {

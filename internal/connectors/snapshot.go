@@ -17,6 +17,7 @@ type entry struct {
 	manifest  []byte
 	connector Connector
 	spec      Spec
+	shared    bool // registered, hence kept already
 
 	claimable atomic.Bool
 	refused   atomic.Bool // contradicts what is kept for its pin
@@ -50,7 +51,7 @@ func compileOne(compile CompileFunc, s Source) (*entry, error) {
 	spec := c.Spec()
 	if s.Name != "" && (spec.Name != s.Name || spec.Version != s.Version) {
 		return nil, &ManifestError{Problems: []ManifestProblem{{
-			Pointer: "/metadata", Reason: "the name and version differ from the folders the file lies in",
+			Pointer: "/metadata", Reason: "the name and version differ from the folders, or the path, it lies under",
 		}}}
 	}
 	if spec.Sum != sha256.Sum256(s.Manifest) {
@@ -74,21 +75,25 @@ func inFile(file string, err error) error {
 // version of the same major in the snapshot before, is an error and left out.
 func newSnapshot(entries []*entry, before *snapshot) (*snapshot, []error) {
 	snap := &snapshot{bySum: make(map[Sum]*entry), byPin: make(map[string][]*entry)}
-	var problems []error
+	return snap, snap.fill(entries, before)
+}
+
+// fill adds what fits; it is for a snapshot that nobody reads yet.
+func (s *snapshot) fill(entries []*entry, before *snapshot) (problems []error) {
 	for _, e := range entries {
-		if snap.bySum[e.spec.Sum] != nil {
+		if s.bySum[e.spec.Sum] != nil {
 			continue // the same file twice, as when a built-in was copied
 		}
-		if err := snap.fits(e, before); err != nil {
+		if err := s.fits(e, before); err != nil {
 			problems = append(problems, inFile(e.file, &ManifestError{Problems: []ManifestProblem{{Reason: err.Error()}}}))
 			continue
 		}
 		pin := e.spec.Major()
-		snap.bySum[e.spec.Sum] = e
-		snap.byPin[pin] = append(snap.byPin[pin], e)
-		slices.SortFunc(snap.byPin[pin], func(a, b *entry) int { return compareVersions(a.spec.Version, b.spec.Version) })
+		s.bySum[e.spec.Sum] = e
+		s.byPin[pin] = append(s.byPin[pin], e)
+		slices.SortFunc(s.byPin[pin], func(a, b *entry) int { return compareVersions(a.spec.Version, b.spec.Version) })
 	}
-	return snap, problems
+	return problems
 }
 
 func (s *snapshot) fits(e *entry, before *snapshot) error {

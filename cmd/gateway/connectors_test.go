@@ -1,0 +1,185 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"holdfast.dev/gateway/internal/vendortest"
+)
+
+// someConnector is a manifest whose one rule decides on the status and whose
+// look-up goes to a path of its own.
+func someConnector(name, version, lookup, doneStatus string) string {
+	return fmt.Sprintf(`apiVersion: connectors/v1
+kind: HTTPConnector
+metadata: {name: %s, version: %s}
+base_url: {allow: ["https://vendor.example"]}
+auth: {type: bearer, secret: token}
+actions:
+  create:
+    effect: create
+    input: {type: object, additionalProperties: false, properties: {n: {type: integer}}}
+    request: {method: POST, path: /things, encoding: json, body: {n: {$opt: "params.?n"}}}
+    timeout: 5s
+    outcomes:
+      - {when: 'status == %s', is: succeeded}
+    check:
+      - lookup: {request: {method: GET, path: %s}, settle: 1s, match: 'body.data', absent: still_unknown}
+`, name, version, doneStatus, lookup)
+}
+
+// register sends a manifest to a replica with the platform's key.
+func register(t *testing.T, base, name, version, manifest string) reply {
+	t.Helper()
+	admin := &agent{t: t, base: base, key: testAdminKey}
+	return admin.call("PUT", "/v1/connectors/"+name+"/"+version, manifest, "Content-Type", "application/yaml")
+}
+
+// uniqueName keeps tests on the shared Redis apart.
+func uniqueName(t *testing.T) string {
+	return "reg-" + strings.ReplaceAll(newTenantName(), "_", "-")
+}
+
+// TestRegisteredConnectorIsUsableOnBothReplicas: no restart, a broken one
+// changes nothing and says why.
+func TestRegisteredConnectorIsUsableOnBothReplicas(t *testing.T) {
+	cfg := testConfig(t)
+	cfg.Store = redisShared.url(t)
+	one, _ := boot(t, cfg)
+	cfg.ConnectorsDir = ""
+	two, _ := boot(t, cfg)
+	vendor := vendortest.New(t, vendortest.OK)
+	name := uniqueName(t)
+
+	bad := register(t, one.URL(), name, "1.0.0", strings.Replace(someConnector(name, "1.0.0", "/q", "200"), "is: succeeded", "is: perfect", 1))
+	require.Equal(t, 400, bad.status, "%s", bad.raw)
+	require.Contains(t, string(bad.raw), "line 13: ")
+	a := newAgent(t, one.URL())
+	require.Equal(t, 400, a.call("PUT", "/v1/connections/c", map[string]any{
+		"connector": name + "@1", "base_url": vendor.URL(), "credentials": map[string]string{"token": sentinel},
+	}).status, "a broken one changes nothing")
+
+	require.Equal(t, 201, register(t, one.URL(), name, "1.0.0", someConnector(name, "1.0.0", "/q", "200")).status)
+	require.Equal(t, 200, register(t, two.URL(), name, "1.0.0", someConnector(name, "1.0.0", "/q", "200")).status, "the same bytes again")
+	register(t, two.URL(), name, "1.0.0", someConnector(name, "1.0.0", "/other", "200")).is(409, "already_exists")
+
+	a.at(two.URL()).connect("c", name+"@1", vendor.URL())
+	a.at(two.URL()).do("c", "create", `{"n":1}`).is(200, "succeeded").fresh()
+	a.do("c", "create", `{"n":1}`).is(200, "succeeded").replayed()
+	a.do("c", "create", `{"n":2}`).is(200, "succeeded").fresh()
+	require.Equal(t, 2, vendor.Arrivals())
+
+	// A newer version arrives at the other replica by itself.
+	require.Equal(t, 201, register(t, one.URL(), name, "1.1.0", someConnector(name, "1.1.0", "/q", "200")).status)
+	eventually(t, 10*time.Second, "the new version is loaded at the other replica", func() bool {
+		return a.at(two.URL()).must(200, "GET", "/v1/connectors/"+name, nil).text("version") == "1.1.0"
+	})
+
+	admin := &agent{t: t, base: one.URL(), key: testAdminKey}
+	admin.must(204, "DELETE", "/v1/connectors/"+name+"/1.1.0", nil)
+	admin.call("DELETE", "/v1/connectors/"+name+"/1.0.0", nil).is(409, "connector_in_use")
+	a.must(204, "DELETE", "/v1/connections/c", nil)
+	admin.must(204, "DELETE", "/v1/connectors/"+name+"/1.0.0", nil)
+	admin.call("DELETE", "/v1/connectors/"+name+"/1.0.0", nil).is(404, "not_found")
+}
+
+// TestWriteKeepsTheVersionItWasClaimedWith: after an upgrade that judges and
+// checks in another way, an old write is described by its own version, on any
+// replica, and replayed as it was.
+func TestWriteKeepsTheVersionItWasClaimedWith(t *testing.T) {
+	onBothStores(t, func(t *testing.T, cfg Config) {
+		app, _ := boot(t, cfg)
+		name := uniqueName(t)
+		vendor := vendortest.New(t, vendortest.OK)
+		require.Equal(t, 201, register(t, app.URL(), name, "1.0.0", someConnector(name, "1.0.0", "/old", "200")).status)
+		a := newAgent(t, app.URL())
+		a.connect("c", name+"@1", vendor.URL())
+		first := a.do("c", "create", `{"n":1}`).is(200, "succeeded").fresh()
+		vendor.Use(vendortest.CloseAfterBody)
+		heldWrite := a.do("c", "create", `{"n":2}`).is(423, "outcome_unknown")
+		require.Contains(t, heldWrite.text("check.request.url"), "/old")
+		vendor.Use(vendortest.OK)
+
+		// 201 is success now, 200 is nothing, and the look-up has moved.
+		require.Equal(t, 201, register(t, app.URL(), name, "1.1.0", someConnector(name, "1.1.0", "/new", "201")).status)
+		requireSameResult(t, first, a.do("c", "create", `{"n":1}`).is(200, "succeeded").replayed())
+		again := a.must(200, "GET", "/v1/actions/"+heldWrite.text("action_id"), nil)
+		require.Contains(t, again.text("check.request.url"), "/old")
+		newer := a.do("c", "create", `{"n":3}`).is(423, "outcome_unknown") // 200 by the new rules
+		require.Contains(t, newer.text("check.request.url"), "/new")
+
+		// And after a restart without any of it registered any more.
+		admin := &agent{t: t, base: app.URL(), key: testAdminKey}
+		admin.must(204, "DELETE", "/v1/connectors/"+name+"/1.0.0", nil)
+		require.NoError(t, app.Close())
+		app, _ = boot(t, cfg)
+		b := a.at(app.URL())
+		again = b.must(200, "GET", "/v1/actions/"+heldWrite.text("action_id"), nil)
+		require.Contains(t, again.text("check.request.url"), "/old")
+		requireSameResult(t, first, b.do("c", "create", `{"n":1}`).is(200, "succeeded").replayed())
+	})
+}
+
+// TestFolderIsReloaded: a connector dropped into the folder is usable after
+// SIGHUP; a broken one changes nothing, and file and line are in the log.
+func TestFolderIsReloaded(t *testing.T) {
+	cfg := testConfig(t)
+	cfg.Store = embeddedPrefix + t.TempDir()
+	app, out := boot(t, cfg)
+	vendor := vendortest.New(t, vendortest.OK)
+	a := newAgent(t, app.URL())
+	writeManifest(t, cfg.ConnectorsDir, "dropped", "1.0.0", someConnector("dropped", "1.0.0", "/q", "200"))
+	require.NoError(t, app.Reload(t.Context()))
+	a.connect("c", "dropped@1", vendor.URL())
+	a.do("c", "create", `{"n":1}`).is(200, "succeeded")
+
+	writeManifest(t, cfg.ConnectorsDir, "broken", "1.0.0", strings.Replace(someConnector("broken", "1.0.0", "/q", "200"), "timeout: 5s", "timeout: soon", 1))
+	writeManifest(t, cfg.ConnectorsDir, "later", "1.0.0", someConnector("later", "1.0.0", "/q", "200"))
+	require.Error(t, app.Reload(t.Context()))
+	require.Contains(t, out.String(), filepath.Join("broken", "1.0.0", "connector.yaml")+":11 (/actions/create/timeout)")
+	a.call("GET", "/v1/connectors/later", nil).is(404, "not_found")
+	a.do("c", "create", `{"n":2}`).is(200, "succeeded")
+	require.Contains(t, scrape(t, app), "holdfast_connector_reload_failures_total 1")
+
+	require.NoError(t, os.RemoveAll(filepath.Join(cfg.ConnectorsDir, "broken")))
+	require.NoError(t, app.Reload(t.Context()))
+	a.must(200, "GET", "/v1/connectors/later", nil)
+}
+
+func scrape(t *testing.T, app *App) string {
+	t.Helper()
+	resp, err := http.Get(app.AdminURL() + "/metrics")
+	require.NoError(t, err)
+	defer func() { _ = resp.Body.Close() }()
+	raw, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	return string(raw)
+}
+
+func TestHangUpReloadsTheFolder(t *testing.T) {
+	cfg := testConfig(t)
+	cfg.Store = embeddedPrefix + filepath.Join(t.TempDir(), "data")
+	p := spawn(t, cfg)
+	a := newAgent(t, p.url())
+	a.call("GET", "/v1/connectors/dropped", nil).is(404, "not_found")
+	writeManifest(t, cfg.ConnectorsDir, "dropped", "1.0.0", someConnector("dropped", "1.0.0", "/q", "200"))
+	p.signal(syscall.SIGHUP)
+	eventually(t, 10*time.Second, "the connector is loaded", func() bool {
+		return a.call("GET", "/v1/connectors/dropped", nil).status == 200
+	})
+	writeManifest(t, cfg.ConnectorsDir, "broken", "1.0.0", "kind: nothing\n")
+	p.signal(syscall.SIGHUP)
+	eventually(t, 10*time.Second, "the log names the file", func() bool {
+		return strings.Contains(p.logged(), filepath.Join("broken", "1.0.0", "connector.yaml")+":1")
+	})
+	a.must(200, "GET", "/v1/connectors/dropped", nil)
+}
