@@ -71,9 +71,7 @@ func open(ctx context.Context, cfg Config, log *slog.Logger) (app *App, err erro
 	if err != nil {
 		return nil, err
 	}
-	if keys.newAdmin {
-		a.newAdminKey = keys.adminKey
-	}
+	a.newAdminKey = keys.newAdmin
 	if a.store, err = openStore(ctx, cfg, log); err != nil {
 		return nil, err
 	}
@@ -82,7 +80,7 @@ func open(ctx context.Context, cfg Config, log *slog.Logger) (app *App, err erro
 	}
 	a.ready = newReadiness(a.store.Ready, cfg.StoreTimeout, log)
 	administered := guarded{Store: a.store, ready: a.ready}
-	if a.directory, err = tenants.New(tenants.Config{Store: administered, AdminKey: keys.adminKey}); err != nil {
+	if a.directory, err = tenants.New(tenants.Config{Store: administered, AdminKeys: keys.adminKeys}); err != nil {
 		return nil, err
 	}
 	a.catalog = catalog.New(administered)
@@ -210,6 +208,7 @@ func (a *App) Start() error {
 	}
 	a.jobs.Go(func() { a.ready.watch(ctx) })
 	a.jobs.Go(func() { a.watchConnectors(ctx) })
+	a.jobs.Go(func() { a.saveUses(ctx) })
 	a.jobs.Go(func() { actions.Sweep(ctx, a.claims, a.directory, a.metrics, a.log) })
 	for name, l := range map[string]*listener{"api": a.public, "admin": a.admin} {
 		a.log.Info("listening", "listener", name, "addr", l.addr())

@@ -17,6 +17,7 @@ import (
 
 	"holdfast.dev/gateway/internal/ledger"
 	"holdfast.dev/gateway/internal/seal"
+	"holdfast.dev/gateway/internal/tenants"
 	"holdfast.dev/gateway/internal/wire"
 )
 
@@ -30,8 +31,8 @@ type Config struct {
 	StoreTimeout time.Duration // store calls fail closed after it
 	RedisAck     string        // how sure a claim must be before sending
 
-	AdminKey  string // platform admin key; "" on the embedded store makes one
-	SecretKey string // seals credentials; "" on the embedded store makes one
+	AdminKeys []string // platform admin keys; none on the embedded store makes one
+	SecretKey string   // seals credentials; "" on the embedded store makes one
 
 	ConnectorsDir string
 	EgressAllow   []netip.Prefix // private or loopback networks vendors may live in
@@ -79,7 +80,7 @@ func settings() []setting {
 		{"store", "embedded:FOLDER, redis://… or rediss://…", storeURL},
 		{"store-timeout", "store calls fail closed after it", duration(func(c *Config) *time.Duration { return &c.StoreTimeout }, 10*time.Millisecond, time.Minute)},
 		{"redis-ack", "how sure a claim must be before sending: auto, none or aof", oneOf(func(c *Config) *string { return &c.RedisAck }, "auto", "none", "aof")},
-		{"admin-key", "platform admin key, at least 32 characters", adminKey},
+		{"admin-key", "platform admin key, at least 32 characters; several separated by commas while one is replaced", adminKeys},
 		{"secret-key", "32 bytes in base64, several separated by commas: the first seals, all open", secretKey},
 		{"connectors-dir", "folder of extra connectors", folder},
 		{"egress-allow", "networks (CIDR) vendors may live in although private or loopback, separated by commas", prefixes},
@@ -132,7 +133,7 @@ func loadConfig(flags map[string]string, environ []string, file string) (Config,
 	if c.isRedis() && c.SecretKey == "" {
 		problems = append(problems, errors.New("GATEWAY_SECRET_KEY is required with Redis: all replicas must seal with the same key"))
 	}
-	if c.isRedis() && c.AdminKey == "" {
+	if c.isRedis() && len(c.AdminKeys) == 0 {
 		problems = append(problems, errors.New("GATEWAY_ADMIN_KEY is required with Redis: all replicas must know the same key"))
 	}
 	return c, errors.Join(problems...)
@@ -212,11 +213,19 @@ func oneOf(field func(*Config) *string, words ...string) func(*Config, string) e
 	}
 }
 
-func adminKey(c *Config, v string) error {
-	if len(v) < 32 {
-		return errors.New("must have at least 32 characters")
+func adminKeys(c *Config, v string) error {
+	var keys []string
+	for key := range strings.SplitSeq(v, ",") {
+		key = strings.TrimSpace(key)
+		if len(key) < tenants.MinAdminKey {
+			return errors.New("must have at least 32 characters, each key of several")
+		}
+		if slices.Contains(keys, key) {
+			return errors.New("lists a key twice")
+		}
+		keys = append(keys, key)
 	}
-	c.AdminKey = v
+	c.AdminKeys = keys
 	return nil
 }
 

@@ -64,7 +64,7 @@ func TestEveryFlagReachesItsSetting(t *testing.T) {
 	require.Equal(t, "x", c.folder())
 	require.Equal(t, 3*time.Second, c.StoreTimeout)
 	require.Equal(t, "none", c.RedisAck)
-	require.Len(t, c.AdminKey, 32)
+	require.Len(t, c.AdminKeys[0], 32)
 	require.Equal(t, testSecretKey, c.SecretKey)
 	require.Equal(t, dir, c.ConnectorsDir)
 	require.Equal(t, "[10.0.0.0/8 192.168.0.0/16]", fmt.Sprint(c.EgressAllow))
@@ -110,4 +110,17 @@ func TestConfigFilesThatAreNone(t *testing.T) {
 	}
 	_, err := loadConfig(nil, nil, filepath.Join(dir, "absent.yaml"))
 	require.Error(t, err)
+}
+
+// Platform admin keys are replaced by having two for a while.
+func TestAdminKeysAreAList(t *testing.T) {
+	one, two := strings.Repeat("a", 32), strings.Repeat("b", 32)
+	c, err := loadConfig(nil, []string{"GATEWAY_ADMIN_KEY=" + one + ", " + two}, "")
+	require.NoError(t, err)
+	require.Equal(t, []string{one, two}, c.AdminKeys)
+	for _, bad := range []string{one + ",", one + "," + one, one + "," + two[1:], ","} {
+		_, err := loadConfig(nil, []string{"GATEWAY_ADMIN_KEY=" + bad}, "")
+		require.Error(t, err, bad)
+		require.NotContains(t, err.Error(), one)
+	}
 }

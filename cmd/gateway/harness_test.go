@@ -112,7 +112,7 @@ func onBothStores(t *testing.T, run func(t *testing.T, cfg Config)) {
 func testConfig(t *testing.T) Config {
 	cfg := defaultConfig()
 	cfg.Listen, cfg.AdminListen = "127.0.0.1:0", "127.0.0.1:0"
-	cfg.AdminKey, cfg.SecretKey = testAdminKey, testSecretKey
+	cfg.AdminKeys, cfg.SecretKey = []string{testAdminKey}, testSecretKey
 	cfg.EgressAllow = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 	cfg.ConnectorsDir = connectorsDir(t)
 	cfg.DrainTimeout = 5 * time.Second

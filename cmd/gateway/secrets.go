@@ -22,13 +22,13 @@ const (
 
 // secrets are the keys the gateway runs on.
 type secrets struct {
-	ring     *seal.Ring
-	adminKey string
-	newAdmin bool // made just now, to be shown once
+	ring      *seal.Ring
+	adminKeys []string
+	newAdmin  string // made just now, to be shown once
 }
 
 func loadSecrets(cfg Config) (secrets, error) {
-	s := secrets{adminKey: cfg.AdminKey}
+	s := secrets{adminKeys: cfg.AdminKeys}
 	secret := cfg.SecretKey
 	if !cfg.isRedis() {
 		if err := os.MkdirAll(cfg.folder(), 0o700); err != nil {
@@ -40,9 +40,14 @@ func loadSecrets(cfg Config) (secrets, error) {
 				return s, err
 			}
 		}
-		if s.adminKey == "" {
-			if s.adminKey, s.newAdmin, err = keptSecret(cfg.folder(), adminKeyFile, newAdminKey); err != nil {
+		if len(s.adminKeys) == 0 {
+			key, made, err := keptSecret(cfg.folder(), adminKeyFile, newAdminKey)
+			if err != nil {
 				return s, err
+			}
+			s.adminKeys = []string{key}
+			if made {
+				s.newAdmin = key
 			}
 		}
 	}

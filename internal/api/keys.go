@@ -138,6 +138,7 @@ func writeKey(o *object, k tenants.APIKey) {
 	}
 	o.time("expires_at", k.ExpiresAt)
 	o.time("created_at", k.CreatedAt)
+	o.time("last_used_at", k.LastUsedAt)
 	o.object("created_by", func(o *object) {
 		o.text("kind", k.CreatedBy.Kind)
 		o.some("key_id", k.CreatedBy.KeyID)

@@ -94,6 +94,10 @@ func (f *front) finish(c *call) {
 			attrs = append(attrs, slog.String(a.name, a.value))
 		}
 	}
+	if c.who.AdminKey > 0 {
+		// Which one: an old key may go once nobody uses it.
+		attrs = append(attrs, slog.Int("admin_key", c.who.AdminKey))
+	}
 	f.log.LogAttrs(c.ctx(), f.level, "request", attrs...)
 }
 

@@ -22,6 +22,9 @@ type APIKey struct {
 	ExpiresAt time.Time // zero: never
 	CreatedAt time.Time
 	CreatedBy audit.Actor
+	// LastUsedAt is right to a minute or two; zero: not used, or just now for the
+	// first time. Only listing fills it in.
+	LastUsedAt time.Time
 }
 
 // NewKey is what a key is created from.
@@ -183,7 +186,7 @@ func (d *Directory) ListKeys(ctx context.Context, ref Ref, cursor string, limit 
 	}
 	fetch := []ledger.Fetch{{Key: tenantKey()}}
 	for _, id := range ids {
-		fetch = append(fetch, ledger.Fetch{Key: apiKeyKey(id)})
+		fetch = append(fetch, ledger.Fetch{Key: apiKeyKey(id)}, ledger.Fetch{Key: usedKey(id)})
 	}
 	snap, err := d.store.Read(ctx, ref.Scope, fetch...)
 	if err != nil {
@@ -201,6 +204,7 @@ func (d *Directory) ListKeys(ctx context.Context, ref Ref, cursor string, limit 
 		if err != nil {
 			return nil, "", err
 		}
+		k.LastUsedAt = usedIn(snap, id)
 		keys = append(keys, k.APIKey)
 	}
 	return keys, next, nil
@@ -221,7 +225,7 @@ func (d *Directory) RevokeKey(ctx context.Context, caller audit.Caller, ref Ref,
 			return ErrNotFound
 		}
 		step.Expect = []ledger.Expect{{Key: k, Version: v.Version}}
-		step.Delete = []ledger.Key{k}
+		step.Delete = []ledger.Key{k, usedKey(id)}
 		// A key that cannot be read must still be possible to end. It leaves its
 		// index entry behind, which listing passes over.
 		if key, err := decodeKey(id, v); err == nil {

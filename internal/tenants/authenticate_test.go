@@ -38,6 +38,21 @@ func TestPlatformKey(t *testing.T) {
 	require.ErrorIs(t, err, tenants.ErrUnauthenticated, "no admin key is not an empty admin key")
 }
 
+// While a key is replaced both are good, and the log can tell them apart.
+func TestPlatformKeysAreReplacedOneByOne(t *testing.T) {
+	f := newFixture(t)
+	for i, key := range []string{adminKey, nextAdminKey} {
+		p := f.authenticate(key)
+		require.True(t, p.Platform)
+		require.Equal(t, i+1, p.AdminKey)
+	}
+	f.locked(adminKey + "," + nextAdminKey)
+	only, err := tenants.New(tenants.Config{Store: f.store, AdminKeys: []string{nextAdminKey}})
+	require.NoError(t, err)
+	_, err = only.Authenticate(t.Context(), adminKey)
+	require.ErrorIs(t, err, tenants.ErrUnauthenticated)
+}
+
 func TestEveryBadKeyGetsTheSameAnswer(t *testing.T) {
 	f := newFixture(t)
 	made := f.create("acme")

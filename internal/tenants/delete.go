@@ -162,6 +162,9 @@ func (d *Directory) purge(ctx context.Context, caller audit.Caller, f found, nam
 		for _, e := range named {
 			if k, ok := keyOf(e.Member); ok {
 				step.Delete = append(step.Delete, k)
+				if k.Kind == ledger.APIKey {
+					step.Delete = append(step.Delete, usedKey(k.ID))
+				}
 			}
 		}
 		audit.Append(&step, rowOf(caller, f.Ref, audit.TenantPurged, f.TenantID))

@@ -17,8 +17,9 @@ const MinAdminKey = 32
 // Config is what a Directory is made of.
 type Config struct {
 	Store ledger.Store
-	// AdminKey is the platform's, at least MinAdminKey bytes; "": there is none.
-	AdminKey string
+	// AdminKeys are the platform's, each at least MinAdminKey bytes; while one is
+	// being replaced by another there are two. None: nobody is the platform.
+	AdminKeys []string
 	// Clock is what expiry and the memory of keys go by; nil: the store's.
 	Clock func() time.Time
 }
@@ -26,28 +27,29 @@ type Config struct {
 // Directory knows tenants and their keys. It is safe for concurrent use, and so
 // are several of them, in several processes, over one store.
 type Directory struct {
-	store    ledger.Store
-	now      func() time.Time
-	admin    [sha256.Size]byte
-	hasAdmin bool
-	known    *memory
+	store  ledger.Store
+	now    func() time.Time
+	admins [][sha256.Size]byte
+	known  *memory
+	uses   uses
 }
 
 // New returns the directory of a store. It starts nothing.
 func New(c Config) (*Directory, error) {
-	switch {
-	case c.Store == nil:
+	if c.Store == nil {
 		return nil, errors.New("tenants: store is required")
-	case c.AdminKey != "" && len(c.AdminKey) < MinAdminKey:
-		return nil, fmt.Errorf("tenants: the admin key must have at least %d characters", MinAdminKey)
 	}
 	if c.Clock == nil {
 		c.Clock = c.Store.Now
 	}
-	return &Directory{
-		store: c.Store, now: c.Clock, known: newMemory(cacheSize),
-		admin: sha256.Sum256([]byte(c.AdminKey)), hasAdmin: c.AdminKey != "",
-	}, nil
+	d := &Directory{store: c.Store, now: c.Clock, known: newMemory(cacheSize), uses: uses{byID: map[string]use{}}}
+	for _, key := range c.AdminKeys {
+		if len(key) < MinAdminKey {
+			return nil, fmt.Errorf("tenants: an admin key must have at least %d characters", MinAdminKey)
+		}
+		d.admins = append(d.admins, sha256.Sum256([]byte(key)))
+	}
+	return d, nil
 }
 
 // CreateTenant makes a tenant. The error is an *InvalidError, or ErrExists.

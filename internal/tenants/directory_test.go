@@ -256,9 +256,9 @@ func TestRecordsThatCannotBeReadDenyAccess(t *testing.T) {
 
 func TestConfigIsChecked(t *testing.T) {
 	f := newFixture(t)
-	_, err := tenants.New(tenants.Config{AdminKey: adminKey})
+	_, err := tenants.New(tenants.Config{AdminKeys: []string{adminKey}})
 	require.Error(t, err)
-	_, err = tenants.New(tenants.Config{Store: f.store, AdminKey: adminKey[1:]})
+	_, err = tenants.New(tenants.Config{Store: f.store, AdminKeys: []string{adminKey, adminKey[1:]}})
 	require.Error(t, err)
 	require.NotContains(t, err.Error(), adminKey[1:])
 	_, err = tenants.New(tenants.Config{Store: f.store})

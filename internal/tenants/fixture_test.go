@@ -18,7 +18,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const adminKey = "platform-admin-key-of-32-letters"
+const (
+	adminKey     = "platform-admin-key-of-32-letters"
+	nextAdminKey = "platform-admin-key-that-is-newer"
+)
 
 var noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
 
@@ -106,7 +109,7 @@ func newFixture(t *testing.T) *fixture {
 // replica is another process over the same store.
 func (f *fixture) replica() *tenants.Directory {
 	f.t.Helper()
-	d, err := tenants.New(tenants.Config{Store: f.store, AdminKey: adminKey})
+	d, err := tenants.New(tenants.Config{Store: f.store, AdminKeys: []string{adminKey, nextAdminKey}})
 	require.NoError(f.t, err)
 	return d
 }

@@ -41,6 +41,9 @@ type Principal struct {
 	// Platform is the host's admin key. It belongs to no tenant, has none of the
 	// scopes above, and Scope is the platform's.
 	Platform bool
+	// AdminKey says which of the configured admin keys it was, counted from 1; 0
+	// for a tenant's key.
+	AdminKey int
 	// Suspended: what exists is answered, nothing new is sent. It is true also
 	// while the tenant is being deleted.
 	Suspended bool
