@@ -215,6 +215,11 @@ func accessTable() []accessRow {
 		{method: "GET", path: "/v1/connectors", may: tenantsOwn, done: want{200, ""}},
 		{method: "GET", path: "/v1/connectors/{name}", may: tenantsOwn, done: want{200, ""},
 			target: func(*testing.T, *population, *agent) string { return "/v1/connectors/probe@1" }},
+		// A manifest is YAML, and nothing uses the version that is to go.
+		{method: "PUT", path: "/v1/connectors/{name}/{version}", may: platform, done: want{415, "unsupported_media_type"}, body: `{}`,
+			target: func(*testing.T, *population, *agent) string { return "/v1/connectors/probe/9.9.9" }},
+		{method: "DELETE", path: "/v1/connectors/{name}/{version}", may: platform, done: want{404, "not_found"},
+			target: func(*testing.T, *population, *agent) string { return "/v1/connectors/probe/9.9.9" }},
 
 		{method: "GET", path: "/v1/audit", may: "read", done: want{200, ""}, list: true},
 	}
