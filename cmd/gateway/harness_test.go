@@ -46,6 +46,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	os.Exit(func() int {
+		redisstore.RouteLibraryLog(slog.New(slog.DiscardHandler))
 		code := m.Run()
 		redisShared.stop()
 		if err := goleak.Find(

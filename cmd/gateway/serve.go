@@ -23,7 +23,9 @@ func serveCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return serve(cmd.Context(), cfg, newLogger(cmd.ErrOrStderr()), cmd.OutOrStdout())
+		log := newLogger(cmd.ErrOrStderr())
+		redisstore.RouteLibraryLog(log) // for the whole process, so here and nowhere else
+		return serve(cmd.Context(), cfg, log, cmd.OutOrStdout())
 	}
 	return cmd
 }

@@ -40,6 +40,10 @@ func (f facts) faults(a ack, settings map[string]string) []string {
 	if a != ackNone {
 		why = append(why, f.unsynced(settings)...)
 	}
+	if a == ackAuto && len(why) == 0 && atoi(f["connected_slaves"]) > 0 {
+		why = append(why, "replicas are attached, and waiting for them is not built yet, so a failover can lose the last moments; "+
+			"GATEWAY_REDIS_ACK=aof accepts that and relies on this server's disk alone")
+	}
 	return why
 }
 

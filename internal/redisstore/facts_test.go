@@ -31,6 +31,8 @@ func TestFaults(t *testing.T) {
 		{name: "no file, accepted", from: "aof_enabled:1", to: "aof_enabled:0", ack: ackNone},
 		{name: "settings not read", ack: ackAuto, want: []string{"GATEWAY_REDIS_ACK=none"}},
 		{name: "file fails", from: "write_status:ok", to: "write_status:err", ack: ackAuto, settings: always, want: []string{"cannot write"}},
+		{name: "synced, with replicas", from: "slaves:0", to: "slaves:1", ack: ackAuto, settings: always, want: []string{"replicas are attached", "GATEWAY_REDIS_ACK=aof", "failover"}},
+		{name: "synced, with replicas, accepted", from: "slaves:0", to: "slaves:1", ack: ackAOF, settings: always},
 		{name: "replicas", from: "slaves:0", to: "slaves:2", ack: ackAuto, want: []string{"replicas is not built", "failover", "GATEWAY_REDIS_ACK=none"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

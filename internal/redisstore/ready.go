@@ -20,7 +20,8 @@ import (
 // a crash or a failover can lose a claim, and a lost claim can become a second
 // write. "aof": it is in the append-only file, synced, before the answer
 // (appendonly yes, appendfsync always), which survives a crash but not the loss
-// of that server. "auto" is "aof" for now: waiting for replicas is not built
+// of that server. "auto" is "aof", and refuses a server with replicas: whoever
+// attached them expects to survive its loss, and waiting for them is not built
 // yet. A setting that cannot be read counts as not set.
 func (s *Store) Ready(ctx context.Context) error {
 	if err := s.readyWithin(ctx); err != nil {
