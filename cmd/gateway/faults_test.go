@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -56,7 +57,7 @@ var wholeAnswers = map[string]bool{
 	"ok_204": false, "empty_200": false, "null_200": false, "html_200": false, "html_200_without_length": false,
 	"pdf_200": false, "set_cookie": false, "gzip_200": false, "chunked_200": false, "json_without_length": false,
 	"http_1_0": false, "large_200": false, "100_then_200": false,
-	"gzip_bomb": false, "not_gzip": false, "not_json": false, "html_as_json": false, "brotli": false, "gzip_twice": false, "bytes_after_answer": false,
+	"gzip_bomb": false, "not_gzip": false, "not_json": false, "json_not_utf8": false, "html_as_json": false, "brotli": false, "gzip_twice": false, "bytes_after_answer": false,
 }
 
 func expectations(t *testing.T, needsBody bool) map[string]string {
@@ -118,6 +119,7 @@ func playFault(t *testing.T, a *agent, connector string, f vendortest.Fault, wan
 	first := a.do("c", "create", body)
 	require.Equal(t, 1, vendor.Arrivals(), "%s", first.raw)
 	require.NotContains(t, string(first.raw), "s3cret")
+	require.True(t, utf8.Valid(first.raw), "an agent can read the answer whatever the vendor sent")
 	switch want {
 	case held:
 		first.is(423, "outcome_unknown").fresh()

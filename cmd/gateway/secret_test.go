@@ -43,6 +43,15 @@ func TestTheCredentialIsNowhere(t *testing.T) {
 	})
 }
 
+// escapeAll spells a JSON string with every character escaped.
+func escapeAll(s string) string {
+	var b strings.Builder
+	for _, r := range s {
+		fmt.Fprintf(&b, `\u%04x`, r)
+	}
+	return b.String()
+}
+
 func leak(t *testing.T, cfg Config) (map[string]string, *App) {
 	echo := func(status int, body string) vendortest.Behaviour {
 		return func(c *vendortest.Call) {
@@ -62,6 +71,10 @@ func leak(t *testing.T, cfg Config) (map[string]string, *App) {
 	for name, b := range map[string]vendortest.Behaviour{
 		"success": echo(200, `{"you_sent":%q}`), "refusal": echo(422, `{"error":{"code":"x","message":%q}}`),
 		"unknown": echo(500, `{"error":%q}`), "limited": echo(429, `{"error":%q}`), "denied": echo(401, `{"error":%q}`),
+		"escaped": func(c *vendortest.Call) {
+			// Any character of a JSON string may be escaped, and some writers do.
+			c.JSON(200, fmt.Sprintf(`{"you_sent":"%s"}`, escapeAll(c.Arrival.Header.Get("Authorization"))))
+		},
 		"text": func(c *vendortest.Call) { c.Respond(200, "text/plain", c.Arrival.Header.Get("Authorization")) },
 	} {
 		vendor.Use(b)
@@ -98,6 +111,7 @@ func requireNoSentinel(t *testing.T, seen map[string]string) {
 		require.NotContains(t, text, sentinel, name)
 	}
 	require.Contains(t, seen["success"], "[redacted]", "the vendor did echo it")
+	require.Contains(t, seen["escaped"], "[redacted]", "what counts is what a string says")
 }
 
 func requireNoSentinelInFiles(t *testing.T, dir string) {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"mime"
 	"strings"
+	"unicode/utf8"
 
 	"holdfast.dev/gateway/internal/connectors"
 	"holdfast.dev/gateway/internal/dedupe"
@@ -157,7 +158,9 @@ func resultOf(x wire.Exchange, v connectors.Verdict, m mask) *Answer {
 		return &Answer{Kind: ResultNone}
 	}
 	contentType := x.Header.Get("Content-Type")
-	if mayBeJSON(contentType) && json.Valid(x.Body.Bytes) {
+	// json.Valid lets bytes by that are not UTF-8; passed through, they would
+	// make the whole answer unreadable to its agent (RFC 8259 section 8.1).
+	if mayBeJSON(contentType) && utf8.Valid(x.Body.Bytes) && json.Valid(x.Body.Bytes) {
 		return m.json(x.Body.Bytes)
 	}
 	return &Answer{Kind: ResultBinary, ContentType: contentType, Data: m.bytes(x.Body.Bytes)}

@@ -35,7 +35,9 @@ func newMask(creds map[string]string) mask {
 		add(url.QueryEscape(v))
 		add(url.PathEscape(v))
 		if quoted, err := json.Marshal(v); err == nil {
-			add(string(quoted[1 : len(quoted)-1]))
+			inside := string(quoted[1 : len(quoted)-1])
+			add(inside)
+			add(strings.ReplaceAll(inside, "/", `\/`)) // as PHP writes it
 		}
 		add(base64.StdEncoding.EncodeToString([]byte(v)))
 		add(base64.RawURLEncoding.EncodeToString([]byte(v)))
@@ -81,5 +83,52 @@ func (m mask) json(data []byte) *Answer {
 	if len(m.hidden) > 0 && !json.Valid(out) {
 		return &Answer{Kind: ResultOmitted, Reason: "credential_in_result", Bytes: int64(len(data))}
 	}
-	return &Answer{Kind: ResultJSON, Data: out}
+	return &Answer{Kind: ResultJSON, Data: m.escaped(out)}
+}
+
+// escaped hides what stands in the strings of valid JSON in yet another
+// spelling: any character may be escaped, so what counts is what a string says.
+// Strings that say nothing hidden keep their bytes.
+func (m mask) escaped(data []byte) []byte {
+	if len(m.hidden) == 0 || bytes.IndexByte(data, '\\') < 0 {
+		return data
+	}
+	out := make([]byte, 0, len(data))
+	for len(data) > 0 {
+		start := bytes.IndexByte(data, '"')
+		if start < 0 {
+			break
+		}
+		end := stringEnd(data, start)
+		out = append(append(out, data[:start]...), m.token(data[start:end])...)
+		data = data[end:]
+	}
+	return append(out, data...)
+}
+
+// token is one JSON string with its quotes.
+func (m mask) token(raw []byte) []byte {
+	var said string
+	if bytes.IndexByte(raw, '\\') < 0 || json.Unmarshal(raw, &said) != nil {
+		return raw
+	}
+	shown := m.text(said)
+	if shown == said {
+		return raw
+	}
+	quoted, err := json.Marshal(shown)
+	if err != nil { // cannot happen: a string always encodes
+		return []byte(`"` + masked + `"`)
+	}
+	return quoted
+}
+
+// stringEnd is the offset behind the string of valid JSON that starts at i.
+func stringEnd(data []byte, i int) int {
+	for i++; i < len(data) && data[i] != '"'; i++ {
+		if data[i] == '\\' {
+			i++
+		}
+	}
+	return min(i+1, len(data))
 }

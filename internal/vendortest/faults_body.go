@@ -34,6 +34,7 @@ func bodyFaults() []Fault {
 		{Name: "brotli", Behaviour: whole(200, "application/json", "\x0b\x02\x80{}\x03", "Content-Encoding: br"), Status: 200},
 		{Name: "gzip_twice", Behaviour: whole(200, "application/json", Gzip(zipped), "Content-Encoding: gzip, gzip"), Status: 200},
 		{Name: "not_json", Behaviour: whole(200, "application/json", `{"id":`), Status: 200},
+		{Name: "json_not_utf8", Behaviour: whole(200, "application/json", "{\"name\":\"Caf\xe9\"}"), Status: 200},
 		{Name: "html_as_json", Behaviour: whole(200, "application/json", "<html></html>"), Status: 200},
 		{Name: "gzip_bomb", Behaviour: gzipBomb, Status: 200},
 		{Name: "bytes_after_answer", Behaviour: Raw(head(200, jsonType, length("{}")) + "{}HTTP/1.1 500 Late\r\n\r\n"), Status: 200},

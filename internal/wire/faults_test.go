@@ -57,7 +57,7 @@ func expected() map[string]want {
 		"cut_gzip_without_length":  cutBy("gzip"), "cut_gzip": cutBy("gzip"), "gzip_bad_checksum": cutBy("gzip"),
 
 		"not_gzip": unreadable("encoding"), "brotli": unreadable("encoding"), "gzip_twice": unreadable("encoding"),
-		"not_json": unreadable("not_json"), "html_as_json": unreadable("not_json"),
+		"not_json": unreadable("not_json"), "json_not_utf8": unreadable("not_json"), "html_as_json": unreadable("not_json"),
 		"status_101": unreadable("upgraded"),
 		"gzip_bomb":  {phase: wire.Answered, state: wire.TooLarge},
 	}
