@@ -44,6 +44,8 @@ func layers() []layer {
 		{pkg: "connectors", may: "strictjson"},
 		{pkg: "connectors/manifest", may: "connectors strictjson"},
 		{pkg: "connectors/builtin", may: "connectors connectors/manifest"},
+		// An author's tools send over the wire as the gateway does.
+		{pkg: "connectors/workbench", may: "connectors connectors/manifest wire"},
 
 		// Records; changes to tenants and connections carry their audit rows.
 		{pkg: "audit", may: "ledger seal strictjson"},
@@ -60,7 +62,7 @@ func layers() []layer {
 		{pkg: "actions", may: leaves + records + rules},
 		{pkg: "api", may: leaves + records + rules + "actions ."},
 		{pkg: "cmd/gateway", may: leaves + records + rules +
-			"actions api catalog connectors/manifest connectors/builtin pebblestore redisstore telemetry sandbox"},
+			"actions api catalog connectors/manifest connectors/builtin connectors/workbench pebblestore redisstore telemetry sandbox"},
 	}
 }
 

@@ -45,26 +45,34 @@ func NewCompiler() (*Compiler, error) {
 // *connectors.ManifestError that lists every problem with its line. It is a
 // connectors.CompileFunc.
 func (c *Compiler) Compile(raw []byte) (connectors.Connector, error) {
+	_, built, err := c.compile(raw)
+	if err != nil {
+		return nil, err
+	}
+	return built, nil
+}
+
+func (c *Compiler) compile(raw []byte) (*builder, *connector, error) {
 	raw = bytes.Clone(raw)
 	doc, bad := parseYAML(raw)
 	if bad != nil {
-		return nil, bad
+		return nil, nil, bad
 	}
 	p := &problems{lines: doc.lines}
 	if err := c.schema.Validate(doc.json); err != nil {
-		return nil, p.shape(err)
+		return nil, nil, p.shape(err)
 	}
 	var f file
 	if err := doc.root.Decode(&f); err != nil {
-		return nil, refuseYAML(err)
+		return nil, nil, refuseYAML(err)
 	}
 	b := builder{problems: p, envs: c.envs, file: &f}
 	built := b.build()
 	if err := p.err(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	built.spec.Sum = sha256.Sum256(raw)
-	return built, nil
+	return &b, built, nil
 }
 
 // shape turns a failed schema validation into problems with lines.
