@@ -235,7 +235,8 @@ func checkEndCases() []testCase {
 			for _, state := range []dedupe.State{dedupe.Succeeded, dedupe.Refused} {
 				for _, lost := range []bool{false, true} {
 					g := newFixture(f.T, f.Harness)
-					h, want := (*dedupe.Handle)(nil), state.String()+" "+state.String()
+					var h *dedupe.Handle
+					want := state.String() + " " + state.String()
 					if lost {
 						h, want = g.lost(derived("a")), "recovered "+state.String()
 					} else {
