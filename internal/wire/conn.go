@@ -80,11 +80,34 @@ func (c *conn) quiet() bool { return c.br.Buffered() == 0 }
 // a connection that is already gone would leave an unknown.
 func (c *conn) alive() bool { return !dead(c.raw) }
 
-// abort closes the socket at once, without the close_notify of TLS, which can
-// block for seconds on a peer that does not read.
+// abort gives the connection up, and with it whatever the system has not
+// delivered of the request yet; see discardOnClose.
 func (c *conn) abort() { _ = c.raw.Close() }
 
+// drop closes the socket at once, without the close_notify of TLS, which can
+// block for seconds on a peer that does not read. What was written stays so.
+func (c *conn) drop() {
+	setLinger(c.raw, -1)
+	_ = c.raw.Close()
+}
+
 // close ends an idle connection in an orderly way.
-func (c *conn) close() { _ = c.app.Close() }
+func (c *conn) close() {
+	setLinger(c.raw, -1)
+	_ = c.app.Close()
+}
+
+// discardOnClose makes the system throw away what it still holds of a request
+// when the socket is closed, by abort or because the process was killed. By
+// default it would go on trying to deliver it for minutes, and a write could
+// reach the vendor after somebody has looked there and found nothing (socket(7),
+// SO_LINGER with a time-out of zero).
+func discardOnClose(raw net.Conn) { setLinger(raw, 0) }
+
+func setLinger(raw net.Conn, seconds int) {
+	if s, ok := raw.(interface{ SetLinger(sec int) error }); ok {
+		_ = s.SetLinger(seconds)
+	}
+}
 
 var _ io.Reader = (*conn)(nil)

@@ -46,6 +46,7 @@ func (d *dialer) dial(ctx context.Context, p prepared) (*conn, string) {
 	if err != nil {
 		return nil, dialReason(err)
 	}
+	discardOnClose(raw)
 	if !p.tls {
 		return newConn(p.key(), raw, raw), ""
 	}

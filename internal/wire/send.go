@@ -65,13 +65,16 @@ func notSent(reason string) Exchange { return Exchange{Phase: NotSent, Reason: r
 // Everything above the line "attempted" is not_sent, everything below is not.
 // There is no loop around this function and none inside that writes.
 func (c *Client) exchange(ctx context.Context, con *conn, p prepared, permit Permit) Exchange {
-	keep := false
+	keep, answered := false, false
 	stop := context.AfterFunc(ctx, con.abort)
 	defer func() {
 		// An abort that has begun cannot be called off.
-		if stop() && keep {
+		switch inTime := stop(); {
+		case inTime && keep:
 			c.pool.put(con)
-		} else {
+		case answered:
+			con.drop()
+		default:
 			con.abort()
 		}
 	}()
@@ -92,7 +95,12 @@ func (c *Client) exchange(ctx context.Context, con *conn, p prepared, permit Per
 	// early and closes, and its answer may be here already; if there is none,
 	// reading fails too, or the deadline ends it.
 	out, usable := c.receive(ctx, con, p)
-	if !usable {
+	answered = out.Phase == Answered && out.Body.State != Cut
+	switch {
+	case usable:
+	case answered:
+		con.drop()
+	default:
 		con.abort()
 	}
 	_ = con.raw.SetWriteDeadline(time.Now().Add(writeGrace))
