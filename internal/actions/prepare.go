@@ -220,12 +220,12 @@ func (s *Service) sealRequest(w *write) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode request: %w", err)
 	}
-	return s.sealer.Seal(kept, []byte("request"), w.req.Principal.Scope[:], w.id[:]), nil
+	return s.sealer.Seal(kept, requestBinding(w.req.Principal.Scope, w.id)...), nil
 }
 
 func (s *Service) openRequest(scope ledger.Scope, id dedupe.ActionID, sealed []byte) (keptRequest, error) {
 	var kept keptRequest
-	plain, err := s.sealer.Open(sealed, []byte("request"), scope[:], id[:])
+	plain, err := s.sealer.Open(sealed, requestBinding(scope, id)...)
 	if err != nil {
 		return kept, fmt.Errorf("open request: %w", err)
 	}

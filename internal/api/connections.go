@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 
+	"holdfast.dev/gateway/internal/actions"
 	"holdfast.dev/gateway/internal/audit"
 	"holdfast.dev/gateway/internal/connections"
 	"holdfast.dev/gateway/internal/ledger"
@@ -17,6 +18,7 @@ type unsettled func(ctx context.Context, scope ledger.Scope, connectionID string
 type connectionBook interface {
 	Get(ctx context.Context, scope ledger.Scope, name string) (connections.Connection, error)
 	List(ctx context.Context, scope ledger.Scope, cursor string, limit int) ([]connections.Connection, string, error)
+	Kept(ctx context.Context, conn connections.Connection) ([]connections.Kept, error)
 	Put(ctx context.Context, caller audit.Caller, scope ledger.Scope, name string, spec connections.Spec) (connections.Connection, bool, error)
 	Delete(ctx context.Context, caller audit.Caller, scope ledger.Scope, name string,
 		unsettled func(ctx context.Context, scope ledger.Scope, connectionID string) (bool, error)) error
@@ -37,7 +39,21 @@ func (h *connectionsHandler) get(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.json(http.StatusOK, encodeConnection(conn))
+	kept, err := h.book.Kept(c.ctx(), conn)
+	if err != nil {
+		return err
+	}
+	o := newObject(512 + len(conn.Config))
+	writeConnection(o, conn)
+	if len(kept) > 0 {
+		o.list("kept_credentials", len(kept), func(i int, o *object) {
+			o.number("version", kept[i].Version)
+			o.texts("names", kept[i].Names)
+			o.some("fingerprint", kept[i].Fingerprint)
+			o.time("set_at", kept[i].At)
+		})
+	}
+	return c.json(http.StatusOK, o.bytes())
 }
 
 func (h *connectionsHandler) list(c *call) error {
@@ -95,6 +111,8 @@ type connectionRequest struct {
 	Config      json.RawMessage   `json:"config"`
 	BaseURL     string            `json:"base_url"`
 	Credentials map[string]string `json:"credentials"`
+	Version     int64             `json:"credential_version"`
+	Account     string            `json:"account"`
 	Paused      bool              `json:"paused"`
 	AutoResend  bool              `json:"auto_resend"`
 }
@@ -106,6 +124,14 @@ func decodeConnection(raw []byte) (connections.Spec, error) {
 	}
 	has := members(raw)
 	spec := connections.Spec{Connector: in.Connector, Config: in.Config, BaseURL: in.BaseURL, Credentials: in.Credentials}
+	if has["credential_version"] {
+		if spec.CredentialVersion = in.Version; in.Version == 0 {
+			return spec, refuse(actions.InvalidRequest, "", field{pointer: "/credential_version", detail: "this must be the number of a version, from 1"})
+		}
+	}
+	if has["account"] {
+		spec.Account = &in.Account
+	}
 	if has["paused"] {
 		spec.Paused = &in.Paused
 	}
@@ -126,6 +152,7 @@ func encodeConnection(c connections.Connection) []byte {
 func writeConnection(o *object, c connections.Connection) {
 	o.text("name", c.Name)
 	o.text("id", c.ID)
+	o.some("account", c.Account)
 	o.text("connector", c.Connector)
 	o.raw("config", orJSON(c.Config, "{}"))
 	o.some("base_url", c.BaseURL)
@@ -137,6 +164,10 @@ func writeConnection(o *object, c connections.Connection) {
 	o.object("credentials", func(o *object) {
 		o.texts("names", c.CredentialNames)
 		o.some("fingerprint", c.Fingerprint)
+		if c.CredentialVersion > 0 {
+			o.number("version", c.CredentialVersion)
+		}
+		o.time("set_at", c.CredentialsAt)
 	})
 	o.time("created_at", c.CreatedAt)
 	o.time("updated_at", c.UpdatedAt)

@@ -94,10 +94,15 @@ type book struct {
 	list   func(string, int) ([]connections.Connection, string, error)
 	put    func(audit.Caller, string, connections.Spec) (connections.Connection, bool, error)
 	remove func(string) error
+	kept   []connections.Kept
 }
 
 func (b *book) Get(_ context.Context, _ ledger.Scope, name string) (connections.Connection, error) {
 	return b.get(name)
+}
+
+func (b *book) Kept(_ context.Context, _ connections.Connection) ([]connections.Kept, error) {
+	return b.kept, nil
 }
 
 func (b *book) List(_ context.Context, _ ledger.Scope, cursor string, limit int) ([]connections.Connection, string, error) {

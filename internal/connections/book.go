@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"holdfast.dev/gateway/internal/audit"
 	"holdfast.dev/gateway/internal/ledger"
@@ -79,7 +80,7 @@ func (b *Book) Put(ctx context.Context, caller audit.Caller, scope ledger.Scope,
 	}
 	id := newID()
 	var next *Connection
-	step, err := audit.Change(ctx, b.store, scope, []ledger.Fetch{{Key: keyOf(name)}},
+	step, err := audit.Change(ctx, b.store, scope, []ledger.Fetch{{Key: keyOf(name)}, {Key: keptKey(name)}},
 		func(seen ledger.Snapshot, step *ledger.Step) error {
 			current, err := find(seen, scope, name)
 			created = errors.Is(err, ErrNotFound)
@@ -87,7 +88,7 @@ func (b *Book) Put(ctx context.Context, caller audit.Caller, scope ledger.Scope,
 			case created:
 				next, err = b.create(caller, step, &Connection{ID: id, Name: name, scope: scope}, spec)
 			case err == nil:
-				next, err = b.update(caller, step, current, spec)
+				next, err = b.update(caller, step, seen, current, spec)
 			}
 			return err
 		})
@@ -112,9 +113,13 @@ func (b *Book) create(caller audit.Caller, step *ledger.Step, c *Connection, spe
 	c.paused, c.AutoResend = isTrue(spec.Paused), isTrue(spec.AutoResend)
 	c.Paused = c.paused
 	c.CreatedAt, c.UpdatedAt = step.At, step.At
-	if _, err := b.setCredentials(c, spec.Credentials); err != nil {
+	if spec.Account != nil {
+		c.Account = *spec.Account
+	}
+	if _, err := b.setCredentials(c, spec.Credentials, step.At); err != nil {
 		return nil, err
 	}
+	c.CredentialVersion = 1
 	step.Expect = []ledger.Expect{{Key: keyOf(c.Name)}}
 	step.Index = []ledger.Entry{entryOf(c)}
 	audit.Append(step, rowOf(caller, audit.ConnectionCreated, c))
@@ -123,12 +128,16 @@ func (b *Book) create(caller audit.Caller, step *ledger.Step, c *Connection, spe
 
 // update brings a connection to what spec says. If it is that already, the step
 // stays empty.
-func (b *Book) update(caller audit.Caller, step *ledger.Step, current *Connection, spec Spec) (*Connection, error) {
+func (b *Book) update(caller audit.Caller, step *ledger.Step, seen ledger.Snapshot, current *Connection, spec Spec) (*Connection, error) {
 	if err := current.fixed(spec); err != nil {
 		return nil, err
 	}
+	past, err := keptIn(seen, current.Name)
+	if err != nil {
+		return nil, err
+	}
 	next := *current
-	changed, err := b.alter(&next, spec)
+	changed, err := b.alter(&next, past, spec, step.At)
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +156,10 @@ func (b *Book) update(caller audit.Caller, step *ledger.Step, current *Connectio
 	}
 	next.Paused = next.paused
 	expect(step, current)
-	return &next, put(step, &next)
+	if err := put(step, &next); err != nil {
+		return nil, err
+	}
+	return &next, past.save(step, current)
 }
 
 // fixed refuses to change what cannot be: a write's identity, and what its
@@ -177,19 +189,17 @@ func (c *Connection) fixed(spec Spec) error {
 }
 
 // alter changes what may change, and names what it changed.
-func (b *Book) alter(c *Connection, spec Spec) (changed []string, err error) {
-	if spec.Credentials != nil {
-		spec.Connector, spec.Config, spec.BaseURL = c.Connector, c.Config, c.BaseURL
-		if err := b.validate(spec); err != nil {
-			return nil, err
-		}
-		other, err := b.setCredentials(c, spec.Credentials)
-		if err != nil {
-			return nil, err
-		}
-		if other {
-			changed = append(changed, "credentials")
-		}
+func (b *Book) alter(c *Connection, past *kept, spec Spec, at time.Time) (changed []string, err error) {
+	other, err := b.alterCredentials(c, past, spec, at)
+	if err != nil {
+		return nil, err
+	}
+	if other {
+		changed = append(changed, "credentials")
+	}
+	if spec.Account != nil && *spec.Account != c.Account {
+		c.Account = *spec.Account
+		changed = append(changed, "account")
 	}
 	if spec.Paused != nil && *spec.Paused != c.paused {
 		c.paused = *spec.Paused
@@ -200,6 +210,41 @@ func (b *Book) alter(c *Connection, spec Spec) (changed []string, err error) {
 		changed = append(changed, "auto_resend")
 	}
 	return changed, nil
+}
+
+// alterCredentials replaces credentials by new ones or by earlier ones.
+func (b *Book) alterCredentials(c *Connection, past *kept, spec Spec, at time.Time) (changed bool, err error) {
+	goBack := spec.CredentialVersion != 0 && spec.CredentialVersion != c.CredentialVersion
+	if spec.Credentials == nil && !goBack {
+		return false, nil
+	}
+	before := *c
+	if goBack {
+		if err := past.restore(c, spec.CredentialVersion); err != nil {
+			return false, err
+		}
+		if spec.Credentials, err = b.Credentials(*c); err != nil {
+			return false, err
+		}
+	}
+	spec.Connector, spec.Config, spec.BaseURL = c.Connector, c.Config, c.BaseURL
+	if err := b.validate(spec); err != nil {
+		return false, err
+	}
+	what, err := b.setCredentials(c, spec.Credentials, at)
+	if err != nil {
+		return false, err
+	}
+	switch {
+	case goBack:
+		past.add(&before)
+	case what == replaced:
+		c.CredentialVersion = past.next(&before)
+		if _, err := b.Credentials(before); err == nil { // what does not open is no way back
+			past.add(&before)
+		}
+	}
+	return goBack || what != unchanged, nil
 }
 
 func put(step *ledger.Step, c *Connection) error {

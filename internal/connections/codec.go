@@ -32,6 +32,9 @@ type stored struct {
 	Credentials []string        `json:"credentials"`
 	Fingerprint string          `json:"fingerprint"`
 	Sealed      []byte          `json:"sealed"`
+	SecretNo    int64           `json:"credential_version"`
+	SecretAt    int64           `json:"credentials_at"`
+	Account     string          `json:"account"`
 }
 
 func encode(c *Connection) ([]byte, error) {
@@ -43,6 +46,7 @@ func encode(c *Connection) ([]byte, error) {
 		Paused: c.paused, Closing: c.Closing, AutoResend: c.AutoResend,
 		Created: c.CreatedAt.UnixMilli(), Updated: c.UpdatedAt.UnixMilli(),
 		Credentials: c.CredentialNames, Fingerprint: c.Fingerprint, Sealed: c.sealed,
+		SecretNo: c.CredentialVersion, SecretAt: c.CredentialsAt.UnixMilli(), Account: c.Account,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("encode connection: %w", err)
@@ -59,7 +63,7 @@ func decode(scope ledger.Scope, name string, v ledger.Value) (*Connection, error
 		return nil, ErrUnreadable // the cause would quote member names
 	}
 	if s.V != storedVersion || s.Name != name || !strings.HasPrefix(s.ID, idPrefix) ||
-		!connectorForm.MatchString(s.Connector) || !bytes.HasPrefix(s.Config, []byte("{")) || s.Credentials == nil {
+		!connectorForm.MatchString(s.Connector) || !bytes.HasPrefix(s.Config, []byte("{")) || s.Credentials == nil || s.SecretNo < 1 {
 		return nil, ErrUnreadable
 	}
 	c := &Connection{
@@ -67,7 +71,9 @@ func decode(scope ledger.Scope, name string, v ledger.Value) (*Connection, error
 		Paused: s.Paused || s.Closing, Closing: s.Closing, AutoResend: s.AutoResend,
 		CreatedAt: time.UnixMilli(s.Created).UTC(), UpdatedAt: time.UnixMilli(s.Updated).UTC(),
 		Version:         v.Version,
+		Account:         s.Account,
 		CredentialNames: s.Credentials, Fingerprint: s.Fingerprint,
+		CredentialVersion: s.SecretNo, CredentialsAt: time.UnixMilli(s.SecretAt).UTC(),
 		scope: scope, sealed: s.Sealed, paused: s.Paused,
 	}
 	again, err := encode(c)

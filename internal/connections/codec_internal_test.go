@@ -14,7 +14,8 @@ import (
 // be readable in every release to come.
 const pinned = `{"v":1,"id":"con_ABCDEFGHIJKLMNOPQRSTUVWXYZ","name":"billing","connector":"stripe@1",` +
 	`"config":{"a":"<&>","n":1.10},"base_url":"https://api.stripe.com","paused":true,"closing":false,"auto_resend":true,` +
-	`"created":1767225600123,"updated":1767225600124,"credentials":["api_key"],"fingerprint":"00112233aabbccdd","sealed":"AQID"}`
+	`"created":1767225600123,"updated":1767225600124,"credentials":["api_key"],"fingerprint":"00112233aabbccdd","sealed":"AQID",` +
+	`"credential_version":3,"credentials_at":1767225600124,"account":"Acme <EU>"}`
 
 func TestStoredFormIsStable(t *testing.T) {
 	v := ledger.Value{Version: ledger.Version{1}, Data: []byte(pinned)}
@@ -23,6 +24,8 @@ func TestStoredFormIsStable(t *testing.T) {
 	require.Equal(t, `{"a":"<&>","n":1.10}`, string(c.Config))
 	require.Equal(t, "2026-01-01T00:00:00.123Z", c.CreatedAt.Format("2006-01-02T15:04:05.000Z07:00"))
 	require.Equal(t, []byte{1, 2, 3}, c.sealed)
+	require.EqualValues(t, 3, c.CredentialVersion)
+	require.Equal(t, "Acme <EU>", c.Account)
 	require.True(t, c.Paused && c.AutoResend && !c.Closing)
 	again, err := encode(c)
 	require.NoError(t, err)
@@ -45,10 +48,12 @@ func TestStoredFormIsReadStrictly(t *testing.T) {
 		"config absent":    {`"config":{"a":"<&>","n":1.10},`, ``},
 		"config null":      {`{"a":"<&>","n":1.10}`, `null`},
 		"no credentials":   {`"credentials":["api_key"],`, ``},
+		"no number":        {`"credential_version":3,`, ``},
+		"number zero":      {`"credential_version":3`, `"credential_version":0`},
 		"white space":      {`"v":1`, `"v": 1`},
 		"fraction of ms":   {`1767225600123`, `1767225600123.0`},
-		"cut":              {`"sealed":"AQID"}`, `"sealed":"AQID"`},
-		"more":             {`"sealed":"AQID"}`, `"sealed":"AQID"}{}`},
+		"cut":              {`"account":"Acme <EU>"}`, `"account":"Acme <EU>"`},
+		"more":             {`"account":"Acme <EU>"}`, `"account":"Acme <EU>"}{}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			data := strings.Replace(pinned, change[0], change[1], 1)
@@ -102,7 +107,7 @@ func FuzzSpec(f *testing.F) {
 		if s, err = s.complete(); err != nil {
 			return
 		}
-		c := &Connection{ID: newID(), Name: "billing", Connector: s.Connector, Config: s.Config, BaseURL: s.BaseURL, CredentialNames: s.Credentials.Names(), sealed: []byte{1}}
+		c := &Connection{ID: newID(), Name: "billing", Connector: s.Connector, Config: s.Config, BaseURL: s.BaseURL, CredentialNames: s.Credentials.Names(), CredentialVersion: 1, sealed: []byte{1}}
 		data, err := encode(c)
 		require.NoError(t, err)
 		_, err = decode(ledger.Scope{}, "billing", ledger.Value{Data: data})

@@ -54,10 +54,17 @@ type Connection struct {
 	// expect it.
 	Version ledger.Version
 
+	// Account says for people whose account it is; may be "".
+	Account string
+
 	CredentialNames []string // sorted
 	// Fingerprint changes when the credentials do, and tells nothing else about
 	// them: 16 hex digits of a keyed hash.
 	Fingerprint string
+	// CredentialVersion numbers the credentials in use, from 1. New ones get the
+	// next number; going back to earlier ones goes back to their number.
+	CredentialVersion int64
+	CredentialsAt     time.Time // when they were given
 
 	scope  ledger.Scope
 	sealed []byte

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"time"
 
 	"holdfast.dev/gateway/internal/ledger"
 	"holdfast.dev/gateway/internal/strictjson"
@@ -36,6 +37,9 @@ func (c Credentials) MarshalJSON() ([]byte, error) { return json.Marshal(c.Names
 type Sealer interface {
 	Seal(plaintext []byte, aad ...[]byte) []byte
 	Open(sealed []byte, aad ...[]byte) ([]byte, error)
+	// Outdated says whether a value that opens is sealed under a key that seals
+	// no more.
+	Outdated(sealed []byte) bool
 	MAC(label string, fields ...[]byte) [32]byte
 }
 
@@ -62,25 +66,38 @@ func boundTo(c *Connection) [][]byte {
 	return [][]byte{[]byte(labelSeal), c.scope[:], []byte(c.ID), []byte(c.Connector), []byte(c.BaseURL), c.Config}
 }
 
-// setCredentials gives a connection its credentials, and says whether they are
-// others than it had. The same ones sealed under a secret key that is not the
-// first any more count as others, so that putting a connection again is enough
-// to let an old key go.
-func (b *Book) setCredentials(c *Connection, creds Credentials) (changed bool, err error) {
+// change says what giving a connection credentials came to.
+type change int
+
+const (
+	unchanged change = iota
+	resealed         // the same ones, sealed under the first secret key now
+	replaced         // other ones
+)
+
+// setCredentials gives a connection its credentials. The same ones again stay
+// the version they are; sealed under a secret key that is not the first any more
+// they are sealed afresh, so that putting a connection again is enough to let an
+// old key go.
+func (b *Book) setCredentials(c *Connection, creds Credentials, at time.Time) (change, error) {
 	plain, err := creds.plain()
 	if err != nil {
-		return false, err
+		return unchanged, err
 	}
 	mark := b.fingerprint(c, plain)
-	if mark == c.Fingerprint {
-		old, err := b.sealer.Open(c.sealed, boundTo(c)...)
-		if err == nil && subtle.ConstantTimeCompare(old, plain) == 1 {
-			return false, nil
+	what := replaced
+	if old, err := b.sealer.Open(c.sealed, boundTo(c)...); err == nil && subtle.ConstantTimeCompare(old, plain) == 1 {
+		if mark == c.Fingerprint && !b.sealer.Outdated(c.sealed) {
+			return unchanged, nil
 		}
+		what = resealed
 	}
 	c.CredentialNames, c.Fingerprint = creds.Names(), mark
 	c.sealed = b.sealer.Seal(plain, boundTo(c)...)
-	return true, nil
+	if what == replaced {
+		c.CredentialsAt = at
+	}
+	return what, nil
 }
 
 // fingerprint is made for each connection apart, so that nobody can tell from

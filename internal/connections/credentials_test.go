@@ -98,6 +98,9 @@ func member(t *testing.T, data []byte, name string, change func(string) string) 
 		Credentials json.RawMessage `json:"credentials"`
 		Fingerprint json.RawMessage `json:"fingerprint"`
 		Sealed      json.RawMessage `json:"sealed"`
+		SecretNo    json.RawMessage `json:"credential_version"`
+		SecretAt    json.RawMessage `json:"credentials_at"`
+		Account     json.RawMessage `json:"account"`
 	}
 	require.NoError(t, json.Unmarshal(data, &s))
 	m := map[string]*json.RawMessage{

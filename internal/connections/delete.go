@@ -91,7 +91,7 @@ func (b *Book) close(ctx context.Context, caller audit.Caller, scope ledger.Scop
 // remove deletes a closing connection if it is still exactly as it was when its
 // writes were found settled; otherwise errMoved.
 func (b *Book) remove(ctx context.Context, caller audit.Caller, c *Connection) error {
-	_, err := audit.Change(ctx, b.store, c.scope, []ledger.Fetch{{Key: keyOf(c.Name)}},
+	_, err := audit.Change(ctx, b.store, c.scope, []ledger.Fetch{{Key: keyOf(c.Name)}, {Key: keptKey(c.Name)}},
 		func(seen ledger.Snapshot, step *ledger.Step) error {
 			if v, _ := seen.Get(keyOf(c.Name)); v.Version != c.Version {
 				return errMoved
@@ -99,6 +99,11 @@ func (b *Book) remove(ctx context.Context, caller audit.Caller, c *Connection) e
 			expect(step, c)
 			step.Delete = []ledger.Key{keyOf(c.Name)}
 			step.Unindex = []ledger.Entry{entryOf(c)}
+			past, err := keptIn(seen, c.Name)
+			if err != nil {
+				return err
+			}
+			past.forget(step, c)
 			audit.Append(step, rowOf(caller, audit.ConnectionDeleted, c))
 			return nil
 		})

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"regexp"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"holdfast.dev/gateway/internal/strictjson"
@@ -20,9 +21,13 @@ type Spec struct {
 
 	// Credentials replace all there are. Nil keeps those; at creation it means none.
 	Credentials Credentials
+	// CredentialVersion goes back to credentials the connection had before; 0
+	// does not. It excludes Credentials.
+	CredentialVersion int64
 
-	Paused     *bool // nil at creation means false
-	AutoResend *bool // nil at creation means false
+	Account    *string // whose account it is, for people; nil at creation means ""
+	Paused     *bool   // nil at creation means false
+	AutoResend *bool   // nil at creation means false
 }
 
 // SpecError says what is wrong with a name or a Spec. It never repeats a value.
@@ -51,6 +56,7 @@ const (
 	maxBaseURL     = 2048     // bytes
 	maxCredentials = 32       // names
 	maxCredential  = 16 << 10 // bytes of one value
+	maxAccount     = 200      // bytes
 )
 
 var (
@@ -69,6 +75,9 @@ func (s Spec) checked() (Spec, error) {
 	case len(s.BaseURL) > maxBaseURL || s.BaseURL != "" && !baseURLForm.MatchString(s.BaseURL):
 		return s, bad("/base_url", "it must be a URL of at most 2048 printable ASCII characters")
 	}
+	if err := s.checkChanges(); err != nil {
+		return s, err
+	}
 	if err := s.Credentials.check(); err != nil {
 		return s, err
 	}
@@ -78,6 +87,22 @@ func (s Spec) checked() (Spec, error) {
 	config, err := compact(s.Config)
 	s.Config = config
 	return s, err
+}
+
+func (s Spec) checkChanges() error {
+	switch {
+	case s.CredentialVersion != 0 && s.Credentials != nil:
+		return bad("/credential_version", "it goes back to earlier credentials and cannot come with new ones")
+	case s.CredentialVersion < 0:
+		return bad("/credential_version", "it must be the number of a version, from 1")
+	case s.Account == nil:
+		return nil
+	case len(*s.Account) > maxAccount || !utf8.ValidString(*s.Account):
+		return bad("/account", "it must be at most 200 bytes of UTF-8")
+	case strings.ContainsFunc(*s.Account, func(r rune) bool { return !unicode.IsPrint(r) }):
+		return bad("/account", "it must be printable")
+	}
+	return nil
 }
 
 // compact takes the white space out of a config and leaves every token as it is.
@@ -121,6 +146,9 @@ func (c Credentials) check() error {
 func (s Spec) complete() (Spec, error) {
 	if s.Connector == "" {
 		return s, bad("/connector", "a new connection must name its connector")
+	}
+	if s.CredentialVersion != 0 {
+		return s, bad("/credential_version", "a new connection has no earlier credentials")
 	}
 	if s.Config == nil {
 		s.Config = []byte("{}")

@@ -127,6 +127,12 @@ func (r *Ring) Seal(plaintext []byte, aad ...[]byte) []byte {
 	return first.box.seal(out, nonce, plaintext, bind(out[:headSize], aad))
 }
 
+// Outdated says that a sealed value was not sealed under the first key of the
+// ring. It does not say that the value opens.
+func (r *Ring) Outdated(sealed []byte) bool {
+	return len(sealed) < headSize || !bytes.Equal(sealed[1:headSize], r.keys[0].id[:])
+}
+
 // Open decrypts what Seal returned. The error is ErrUnknownKey or ErrTampered.
 func (r *Ring) Open(sealed []byte, aad ...[]byte) ([]byte, error) {
 	if len(sealed) < Overhead || sealed[0] != format1 {
