@@ -90,7 +90,8 @@ func (s *Service) abandon(w *write, a dedupe.Abandon) {
 }
 
 // undo tries once.
-func (s *Service) undo(ctx context.Context, u *unconfirmed) error {
+func (s *Service) undo(ctx context.Context, u *unconfirmed) (err error) {
+	defer caught(&err)
 	u.once.Lock()
 	defer u.once.Unlock()
 	select {

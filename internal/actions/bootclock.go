@@ -1,10 +1,14 @@
 package actions
 
 import (
+	"math"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
+
+// clockFailed is what a boot clock that could not be read returns.
+const clockFailed time.Duration = math.MaxInt64
 
 // bootClock reads CLOCK_BOOTTIME, which unlike Go's monotonic clock goes on
 // while the machine is suspended (clock_gettime(2)). A process that was stopped
@@ -12,9 +16,7 @@ import (
 func bootClock() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
-		// Without the clock no lease can be trusted: report the end of time, so
-		// that every permit is refused.
-		return 1<<63 - 1
+		return clockFailed // no lease can be trusted without it
 	}
 	return time.Duration(ts.Nano())
 }

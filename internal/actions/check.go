@@ -32,7 +32,7 @@ func (s *Service) checkOf(ctx context.Context, scope ledger.Scope, rec *dedupe.R
 		s.log.WarnContext(ctx, "connector version not available", "action_id", rec.ID.String(), "error", err)
 		return manual
 	}
-	return s.describeCheck(ctx, connector, kept.Op, rec)
+	return s.describeCheck(ctx, guarded{connector}, kept.Op, rec)
 }
 
 // describeCheck puts the connector's first check step in words.

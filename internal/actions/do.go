@@ -66,6 +66,10 @@ func (s *Service) claim(ctx context.Context, req Request) (*write, dedupe.Claime
 		if errors.Is(err, dedupe.ErrGuard) {
 			continue
 		}
+		var refused *Error
+		if errors.As(err, &refused) { // a draft that could not be made
+			return nil, claimed, s.deny(ctx, req, refused)
+		}
 		if err != nil {
 			return nil, claimed, s.claimFailure(w, err)
 		}
@@ -112,10 +116,6 @@ func (s *Service) claimFailure(w *write, err error) *Error {
 	var uncertain *dedupe.UncertainError
 	if errors.As(err, &uncertain) {
 		s.abandon(w, uncertain.Abandon)
-	}
-	var e *Error
-	if errors.As(err, &e) { // a draft that could not be made
-		return e
 	}
 	return storeFailure(err)
 }
@@ -195,9 +195,10 @@ const (
 func clampHint(d time.Duration) time.Duration { return min(max(d, minHint), maxHint) }
 
 // busyHint grows with the age of the running write and never passes its lease.
+// It is whole seconds, because a front that has to round would round up.
 func busyHint(c dedupe.Claimed) time.Duration {
 	left := c.Record.LeaseEnd.Sub(c.Now)
-	return clampHint(min(c.Now.Sub(c.Record.Created), left))
+	return clampHint(min(c.Now.Sub(c.Record.Created), left).Truncate(time.Second))
 }
 
 // pollEvery is how often a waiting duplicate looks for the answer. It reads

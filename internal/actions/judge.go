@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"mime"
+	"net/textproto"
 	"strings"
 	"unicode/utf8"
 
@@ -38,50 +39,79 @@ func (f finding) word() string {
 
 // unsaved is what can be said while the store does not take the outcome: never
 // success, because repeats could not match it, and never that nothing was sent
-// if something was.
+// if something was. A doubt is told as one: whatever becomes of the store, the
+// write ends held.
 func (f finding) unsaved(rec *dedupe.Record) done {
 	if f.settlement.State == dedupe.NotDone && f.settlement.NotSent {
 		return done{err: f.release.about(rec)}
 	}
 	shown := *rec
 	shown.Outcome = f.settlement.Outcome
+	if f.settlement.State == dedupe.Held {
+		return done{err: fail(OutcomeUnknown, heldDetail(&shown)).about(&shown)}
+	}
 	e := fail(AnswerNotSaved, "the vendor answered, but the store did not take the answer yet; do not send this again. Repeat the same request, or get the action, to have the answer once it is saved").
 		about(&shown)
 	e.Unsaved = f.answer
 	return done{err: e}
 }
 
-// perform makes the call ready, sends it once and judges what came back.
+// reasonInternal is why an outcome is what it is where the gateway failed at
+// its own work.
+const reasonInternal = "internal"
+
+// perform makes the call ready, sends it once and judges what came back. A
+// panic on the way is nothing sent if the sender had not been called, and doubt
+// from then on.
 func (o *owner) perform(ctx context.Context) finding {
+	var (
+		f   finding
+		x   *wire.Exchange // nil until the sender is called
+		err error
+	)
+	func() {
+		defer caught(&err)
+		f = o.attempt(ctx, &x)
+	}()
+	if err == nil {
+		return f
+	}
+	o.s.log.ErrorContext(ctx, "call failed inside the gateway", "action_id", o.w.id.String(), "error", err)
+	if x == nil || x.Phase == wire.NotSent {
+		return o.notSent(reasonInternal)
+	}
+	x.Reason = reasonInternal
+	return o.doubt(*x)
+}
+
+// attempt reports to the breaker once, whatever happens. What it learns of the
+// exchange it leaves in at.
+func (o *owner) attempt(ctx context.Context, at **wire.Exchange) finding {
 	report, err := o.s.breakers.allow(o.w.conn.ID)
 	if err != nil {
 		return o.notSent("breaker_open")
 	}
+	learned := errNoVerdict // unless the vendor had a part in it
+	defer func() { report(learned) }()
 	creds, err := o.s.accounts.Credentials(o.w.conn)
-	if err == nil {
-		var f finding
-		if f, err = o.send(ctx, creds, report); err == nil {
-			return f
-		}
-	}
-	report(nil) // the vendor had no part in this
-	o.s.log.WarnContext(ctx, "credential not usable", "action_id", o.w.id.String(), "connection", o.w.conn.Name, "error", err)
-	return o.notSent("credentials")
-}
-
-func (o *owner) send(ctx context.Context, creds map[string]string, report func(error)) (finding, error) {
 	req := o.w.planned.Clone()
-	if err := o.w.spec.Auth.Apply(&req, creds); err != nil {
-		return finding{}, err
+	if err == nil {
+		err = o.w.spec.Auth.Apply(&req, creds)
+	}
+	if err != nil {
+		o.s.log.WarnContext(ctx, "credential not usable", "action_id", o.w.id.String(), "connection", o.w.conn.Name, "error", err)
+		return o.notSent("credentials")
 	}
 	ctx, span := o.s.tracer.Start(ctx, "vendor")
 	defer span.End()
-	x := o.s.sender.Send(ctx, wire.Request{
+	x := &wire.Exchange{Phase: wire.SentNoAnswer}
+	*at = x
+	*x = o.s.sender.Send(ctx, wire.Request{
 		Method: req.Method, URL: req.URL, Header: req.Header, Body: req.Body, Timeout: o.w.action.Timeout,
 	}, o.permit)
-	report(breakerError(x))
+	learned = breakerError(*x)
 	o.s.metrics.vendor.WithLabelValues(o.w.spec.Name).Observe(x.Duration.Seconds())
-	return o.judge(ctx, x, newMask(creds)), nil
+	return o.judge(ctx, *x, newMask(creds))
 }
 
 func (o *owner) notSent(reason string) finding {
@@ -92,15 +122,20 @@ func (o *owner) notSent(reason string) finding {
 	}
 }
 
-// judge is transport outcome times connector rules. Whatever is not a whole
-// answer that a rule of the connector recognises is unknown.
-func (o *owner) judge(ctx context.Context, x wire.Exchange, m mask) finding {
-	f := finding{settlement: dedupe.Settlement{
+// doubt is the finding that nobody can tell yet.
+func (o *owner) doubt(x wire.Exchange) finding {
+	return finding{settlement: dedupe.Settlement{
 		State:   dedupe.Held,
 		Outcome: dedupe.Outcome{Phase: string(x.Phase), Reason: x.Reason, VendorStatus: x.Status},
 		Attempt: &dedupe.Attempt{At: o.s.claims.Now().Add(-x.Duration), Duration: x.Duration,
 			Phase: string(x.Phase), Reason: x.Reason, Status: x.Status},
 	}}
+}
+
+// judge is transport outcome times connector rules. Whatever is not a whole
+// answer that a rule of the connector recognises is unknown.
+func (o *owner) judge(ctx context.Context, x wire.Exchange, m mask) finding {
+	f := o.doubt(x)
 	switch {
 	case x.Phase == wire.NotSent:
 		n := o.notSent(x.Reason)
@@ -158,13 +193,16 @@ func resultOf(x wire.Exchange, v connectors.Verdict, m mask) *Answer {
 		return &Answer{Kind: ResultNone}
 	}
 	contentType := x.Header.Get("Content-Type")
-	// json.Valid lets bytes by that are not UTF-8; passed through, they would
-	// make the whole answer unreadable to its agent (RFC 8259 section 8.1).
-	if mayBeJSON(contentType) && utf8.Valid(x.Body.Bytes) && json.Valid(x.Body.Bytes) {
+	if mayBeJSON(contentType) && soundJSON(x.Body.Bytes) {
 		return m.json(x.Body.Bytes)
 	}
 	return &Answer{Kind: ResultBinary, ContentType: contentType, Data: m.bytes(x.Body.Bytes)}
 }
+
+// soundJSON says whether bytes may stand in an answer as JSON: json.Valid lets
+// bytes by that are not UTF-8, which would make the whole answer unreadable to
+// its agent (RFC 8259 section 8.1).
+func soundJSON(b []byte) bool { return utf8.Valid(b) && json.Valid(b) }
 
 // mayBeJSON: the type says JSON, or there is none.
 func mayBeJSON(contentType string) bool {
@@ -178,13 +216,15 @@ func mayBeJSON(contentType string) bool {
 // neverExposed are vendor headers that are never passed on, whatever a manifest
 // lists: cookies, credentials and challenges.
 var neverExposed = map[string]bool{
-	"Set-Cookie": true, "Authorization": true, "Www-Authenticate": true,
-	"Proxy-Authenticate": true, "Authentication-Info": true,
+	"Set-Cookie": true, "Set-Cookie2": true, "Cookie": true,
+	"Authorization": true, "Www-Authenticate": true, "Authentication-Info": true,
+	"Proxy-Authorization": true, "Proxy-Authenticate": true, "Proxy-Authentication-Info": true,
 }
 
 func exposed(names []string, x wire.Exchange, m mask) map[string]string {
 	var out map[string]string
 	for _, name := range names {
+		name = textproto.CanonicalMIMEHeaderKey(name)
 		if value := x.Header.Get(name); value != "" && !neverExposed[name] {
 			if out == nil {
 				out = make(map[string]string, len(names))
@@ -199,10 +239,10 @@ func exposed(names []string, x wire.Exchange, m mask) map[string]string {
 // 5xx count against the vendor, refusals and our own decisions do not.
 func breakerError(x wire.Exchange) error {
 	switch {
-	case x.Phase == wire.Answered && x.Status < 500:
-		return nil
 	case x.Phase == wire.NotSent && !vendorsFault(x.Reason), x.Reason == wire.ReasonCanceled:
 		return errNoVerdict
+	case x.Phase == wire.Answered && x.Status < 500 && x.Body.State != wire.Cut:
+		return nil
 	default:
 		return errVendorFailing
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"html"
 	"net/url"
 	"sort"
 	"strings"
@@ -30,22 +31,34 @@ func newMask(creds map[string]string) mask {
 			m.hidden = append(m.hidden, v)
 		}
 	}
+	add64 := func(v string) {
+		for _, encoding := range []*base64.Encoding{
+			base64.StdEncoding, base64.RawStdEncoding, base64.URLEncoding, base64.RawURLEncoding,
+		} {
+			add(encoding.EncodeToString([]byte(v)))
+		}
+	}
 	for _, v := range creds {
+		if len(v) < shortest {
+			continue
+		}
 		add(v)
-		add(url.QueryEscape(v))
-		add(url.PathEscape(v))
+		for _, escaped := range []string{url.QueryEscape(v), url.PathEscape(v)} {
+			add(escaped)
+			add(lowerPercent(escaped))
+		}
+		add(html.EscapeString(v))
 		if quoted, err := json.Marshal(v); err == nil {
 			inside := string(quoted[1 : len(quoted)-1])
 			add(inside)
 			add(strings.ReplaceAll(inside, "/", `\/`)) // as PHP writes it
 		}
-		add(base64.StdEncoding.EncodeToString([]byte(v)))
-		add(base64.RawURLEncoding.EncodeToString([]byte(v)))
+		add64(v)
 	}
 	for user, u := range creds {
 		for password, p := range creds {
 			if user != password {
-				add(base64.StdEncoding.EncodeToString([]byte(u + ":" + p))) // RFC 7617
+				add64(u + ":" + p) // RFC 7617
 			}
 		}
 	}
@@ -57,6 +70,18 @@ func newMask(creds map[string]string) mask {
 		return m.hidden[i] < m.hidden[j]
 	})
 	return m
+}
+
+// lowerPercent writes the digits of percent-encodings in lower case, which is
+// equivalent (RFC 3986 section 6.2.2.1).
+func lowerPercent(s string) string {
+	b := []byte(s)
+	for i := 0; i+2 < len(b); i++ {
+		if b[i] == '%' {
+			copy(b[i+1:i+3], bytes.ToLower(b[i+1:i+3]))
+		}
+	}
+	return string(b)
 }
 
 func (m mask) text(s string) string {
@@ -79,8 +104,11 @@ func (m mask) bytes(b []byte) []byte {
 // json hides credentials in a JSON result. If that broke the JSON (a credential
 // of digits inside a number), the result is left out rather than shown.
 func (m mask) json(data []byte) *Answer {
+	if !soundJSON(data) {
+		return &Answer{Kind: ResultOmitted, Reason: "not_json", Bytes: int64(len(data))}
+	}
 	out := m.bytes(data)
-	if len(m.hidden) > 0 && !json.Valid(out) {
+	if !soundJSON(out) {
 		return &Answer{Kind: ResultOmitted, Reason: "credential_in_result", Bytes: int64(len(data))}
 	}
 	return &Answer{Kind: ResultJSON, Data: m.escaped(out)}

@@ -19,6 +19,8 @@ type owner struct {
 	mu     sync.Mutex // guards handle: a renewal and a settle never overlap
 	handle *dedupe.Handle
 
+	stopRenewing context.CancelFunc
+
 	clock     sync.Mutex
 	issued    time.Duration // boot clock when the claim was issued
 	confirmed time.Duration // boot clock when the last confirmed claim or renewal was issued
@@ -57,14 +59,22 @@ func (o *owner) carry(ctx context.Context, told chan<- done) {
 	defer context.AfterFunc(o.s.base, cancel)()
 
 	renewing, stopRenewing := context.WithCancel(ctx)
+	o.stopRenewing = stopRenewing
 	var renewer sync.WaitGroup
 	renewer.Go(func() { o.keepLease(renewing) })
+	defer renewer.Wait()
+	defer stopRenewing()
 
-	f := o.perform(ctx)
-	o.settle(ctx, f, told)
-
-	stopRenewing()
-	renewer.Wait()
+	var err error
+	func() {
+		defer caught(&err)
+		o.settle(ctx, o.perform(ctx), told)
+	}()
+	if err != nil {
+		o.s.log.ErrorContext(ctx, "write not carried to its end", "action_id", o.w.id.String(), "error", err)
+		o.tell(told, done{err: fail(Internal, "the gateway failed at its own work; get the action to see how it stands, and do not send it again").
+			next(GetAction).about(o.record())})
+	}
 }
 
 // permit is asked right before the first byte: a claim that is too old may have
@@ -76,10 +86,16 @@ func (o *owner) permit() error {
 	now := o.s.boot()
 	o.clock.Lock()
 	defer o.clock.Unlock()
-	if now-o.issued >= lease || now-o.confirmed >= lease*2/3 {
+	if !within(lease, o.issued, now) || !within(lease*2/3, o.confirmed, now) {
 		return errTooLate
 	}
 	return nil
+}
+
+// within says whether less than span has passed. A clock that could not be read,
+// then or now, or that went backwards, proves nothing.
+func within(span, from, to time.Duration) bool {
+	return from != clockFailed && to != clockFailed && from <= to && to-from < span
 }
 
 var errTooLate = errors.New("the claim is too old to send under")
@@ -99,12 +115,7 @@ func (o *owner) keepLease(ctx context.Context) {
 		case <-timer.C:
 		}
 		at := o.s.boot()
-		o.mu.Lock()
-		err := ctx.Err()
-		if err == nil {
-			err = o.s.claims.Renew(ctx, o.handle)
-		}
-		o.mu.Unlock()
+		err := o.renew(ctx)
 		switch {
 		case err == nil:
 			o.clock.Lock()
@@ -121,6 +132,16 @@ func (o *owner) keepLease(ctx context.Context) {
 	}
 }
 
+func (o *owner) renew(ctx context.Context) (err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	defer caught(&err)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return o.s.claims.Renew(ctx, o.handle)
+}
+
 // Back-off of a settle that the store would not take.
 const (
 	settleFirst = 50 * time.Millisecond
@@ -135,15 +156,18 @@ func (o *owner) settle(ctx context.Context, f finding, told chan<- done) {
 	f.settlement.Scribe = o.scribe
 	wait := settleFirst
 	for {
-		o.mu.Lock()
-		rec, err := o.s.claims.Settle(ctx, o.handle, f.settlement)
-		o.mu.Unlock()
+		rec, err := o.store(ctx, f)
 		if err == nil || isFinal(err) {
 			o.finish(ctx, f, rec, err, told)
 			return
 		}
+		if errors.Is(err, errPanicked) {
+			// It may never end well: the lease is given up, so that the write is
+			// held meanwhile. A later try still settles it.
+			o.stopRenewing()
+		}
 		o.s.log.WarnContext(ctx, "outcome not stored yet", "action_id", o.w.id.String(), "error", err)
-		o.tell(told, f.unsaved(o.handle.Record))
+		o.tell(told, o.unsaved(ctx, f))
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:
@@ -156,12 +180,33 @@ func (o *owner) settle(ctx context.Context, f finding, told chan<- done) {
 	}
 }
 
+// record is the action as this owner last saw it.
+func (o *owner) record() *dedupe.Record {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.handle.Record
+}
+
+func (o *owner) unsaved(ctx context.Context, f finding) done {
+	rec := o.record()
+	d := f.unsaved(rec)
+	if d.err.Code == OutcomeUnknown {
+		d.err.Check = o.s.describeCheck(ctx, o.w.connector, o.w.op, rec)
+	}
+	return d
+}
+
+func (o *owner) store(ctx context.Context, f finding) (rec *dedupe.Record, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	defer caught(&err)
+	return o.s.claims.Settle(ctx, o.handle, f.settlement)
+}
+
 // lastTry is made when the drain's patience has ended. If it fails too, the
 // lease lapses and the write is held.
 func (o *owner) lastTry(ctx context.Context, f finding) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if _, err := o.s.claims.Settle(ctx, o.handle, f.settlement); err != nil {
+	if _, err := o.store(ctx, f); err != nil {
 		o.s.log.ErrorContext(ctx, "outcome not stored; the write becomes held when its lease lapses",
 			"action_id", o.w.id.String(), "outcome", f.settlement.State.String())
 	}

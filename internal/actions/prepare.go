@@ -30,6 +30,7 @@ type write struct {
 	owner  dedupe.Owner
 	issued time.Duration // boot clock just before the claim
 
+	ownKey  string // the vendor key of a write that inherits none
 	op      connectors.Op
 	planned connectors.Request
 
@@ -61,6 +62,7 @@ func (s *Service) identify(ctx context.Context, req Request) (*write, *Error) {
 		}
 		return nil, storeFailure(err)
 	}
+	w.connector.Connector = guarded{w.connector.Connector}
 	w.spec = w.connector.Spec()
 	action, ok := w.spec.Actions[req.Action]
 	if !ok {
@@ -133,7 +135,7 @@ func (s *Service) plan(ctx context.Context, w *write) *Error {
 		if err != nil {
 			return planFailure(err)
 		}
-		w.op.VendorKey = key
+		w.op.VendorKey, w.ownKey = key, key
 	}
 	return s.replan(ctx, w)
 }
@@ -174,7 +176,10 @@ func (s *Service) marker(w *write) string {
 // draft is the content of the new action, asked for by the claim.
 func (s *Service) draft(ctx context.Context, w *write) func(time.Time, string) (dedupe.Draft, error) {
 	return func(_ time.Time, vendorKey string) (dedupe.Draft, error) {
-		if vendorKey != "" && vendorKey != w.op.VendorKey {
+		if vendorKey == "" {
+			vendorKey = w.ownKey
+		}
+		if vendorKey != w.op.VendorKey {
 			w.op.VendorKey = vendorKey
 			if e := s.replan(ctx, w); e != nil {
 				return dedupe.Draft{}, e

@@ -77,7 +77,7 @@ func (s *Service) logDo(ctx context.Context, req Request, r Reply, e *Error, too
 		outcome = "dry_run"
 	case e != nil:
 		outcome, rec = string(e.Code), e.Record
-		if e.Cause != nil {
+		if e.Cause != nil && e.Fields == nil { // a problem's pointer spells names of the body
 			attrs = append(attrs, slog.Any("error", e.Cause))
 		}
 		switch e.Code {

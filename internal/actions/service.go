@@ -83,7 +83,8 @@ type Config struct {
 	Tracer  trace.TracerProvider // nil: no tracing
 
 	// Boot reads a clock that counts while the machine or the process is
-	// suspended; nil: the system's.
+	// suspended, and returns math.MaxInt64 if it cannot be read, which refuses
+	// every permit; nil: the system's.
 	Boot func() time.Duration
 }
 

@@ -1,0 +1,131 @@
+package actions
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const secret = `s3cr/t+"<&>é=value`
+
+func TestASecretIsHiddenInEverySpelling(t *testing.T) {
+	m := newMask(map[string]string{"token": secret, "user": "someone"})
+	quoted, err := json.Marshal(secret)
+	require.NoError(t, err)
+	for name, spelling := range map[string]string{
+		"as it is":             secret,
+		"JSON":                 string(quoted[1 : len(quoted)-1]),
+		"query":                url.QueryEscape(secret),
+		"query, lower case":    strings.ReplaceAll(strings.ReplaceAll(url.QueryEscape(secret), "%2F", "%2f"), "%2B", "%2b"),
+		"path":                 url.PathEscape(secret),
+		"HTML":                 `s3cr/t+&#34;&lt;&amp;&gt;é=value`,
+		"base64":               base64.StdEncoding.EncodeToString([]byte(secret)),
+		"base64, no padding":   base64.RawStdEncoding.EncodeToString([]byte(secret)),
+		"base64url":            base64.URLEncoding.EncodeToString([]byte(secret)),
+		"base64url, raw":       base64.RawURLEncoding.EncodeToString([]byte(secret)),
+		"Basic":                base64.StdEncoding.EncodeToString([]byte("someone:" + secret)),
+		"Basic, no padding":    base64.RawStdEncoding.EncodeToString([]byte("someone:" + secret)),
+		"Basic, the other way": base64.StdEncoding.EncodeToString([]byte(secret + ":someone")),
+	} {
+		if name == "query, lower case" {
+			spelling = lowerPercent(url.QueryEscape(secret))
+			require.NotEqual(t, url.QueryEscape(secret), spelling)
+		}
+		require.Equal(t, "<[redacted]>", m.text("<"+spelling+">"), name)
+		require.Equal(t, "<[redacted]>", string(m.bytes([]byte("<"+spelling+">"))), name)
+	}
+}
+
+func TestShortValuesAreLeft(t *testing.T) {
+	m := newMask(map[string]string{"pin": "12345", "token": "123456"})
+	require.Equal(t, "12345 [redacted]", m.text("12345 123456"))
+	require.Equal(t, "MTIzNDU=", m.text("MTIzNDU="), "nor as base64")
+}
+
+func TestALongerSecretIsHiddenWhole(t *testing.T) {
+	m := newMask(map[string]string{"a": "prefix", "b": "prefix-and-more"})
+	require.Equal(t, "[redacted] [redacted]", m.text("prefix-and-more prefix"))
+}
+
+func TestBytesThatAreMaskedAreCopied(t *testing.T) {
+	m := newMask(map[string]string{"a": "secret-value"})
+	in := []byte("secret-value and more")
+	require.Equal(t, "[redacted] and more", string(m.bytes(in)))
+	require.Equal(t, "secret-value and more", string(in))
+}
+
+func TestMaskedJSONStaysJSONOrIsLeftOut(t *testing.T) {
+	m := newMask(map[string]string{"a": "123456", "b": `n"quote`, "c": "nested/value"})
+	for in, want := range map[string]string{
+		`{"a":"123456"}`:                `{"a":"[redacted]"}`,
+		`{"123456":1}`:                  `{"[redacted]":1}`,
+		`{"a":1234567}`:                 "", // inside a number
+		`{"a":123456}`:                  "",
+		`["n\"quote"]`:                  `["[redacted]"]`,
+		`["\n\"quote"]`:                 "", // tears an escape
+		`["\u006e\u0022quote"]`:         "", // every character may be escaped
+		`["nested\/value"]`:             "",
+		`{"nested\u002fvalue":[]}`:      "",
+		`["\\","\"", "plain"]`:          `["\\","\"", "plain"]`,
+		`[1.10,"\u00e9\\\"","x\\"]`:     `[1.10,"\u00e9\\\"","x\\"]`,
+		`{"a":[],"b":9007199254740993}`: `{"a":[],"b":9007199254740993}`,
+	} {
+		a := m.json([]byte(in))
+		if want == "" {
+			require.Equal(t, ResultOmitted, a.Kind, in)
+			require.Equal(t, "credential_in_result", a.Reason)
+			require.Empty(t, a.Data)
+			continue
+		}
+		require.Equal(t, ResultJSON, a.Kind, in)
+		require.Equal(t, want, string(a.Data))
+	}
+	require.Equal(t, "not_json", m.json([]byte("\"\xff\"")).Reason)
+	require.Equal(t, "not_json", mask{}.json([]byte(`{`)).Reason)
+}
+
+// FuzzMaskedJSON: whatever a vendor sends, a result shown as JSON is JSON, and
+// nobody who reads it finds the secret.
+func FuzzMaskedJSON(f *testing.F) {
+	for _, seed := range []string{
+		`{"a":"secret-value"}`, `"\u0073ecret-value"`, `["secret\u002dvalue",{"x":null}]`, `{`, "\"\xff\"", `"\\"`, `"a\"b"`, ``,
+	} {
+		f.Add([]byte(seed))
+	}
+	m := newMask(map[string]string{"a": "secret-value"})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		a := m.json(data)
+		if a.Kind != ResultJSON {
+			return
+		}
+		require.True(t, soundJSON(a.Data))
+		var v any
+		if json.Unmarshal(a.Data, &v) == nil {
+			require.False(t, holds(v, "secret-value"))
+		}
+	})
+}
+
+func holds(v any, secret string) bool {
+	switch v := v.(type) {
+	case string:
+		return strings.Contains(v, secret)
+	case []any:
+		for _, e := range v {
+			if holds(e, secret) {
+				return true
+			}
+		}
+	case map[string]any:
+		for k, e := range v {
+			if strings.Contains(k, secret) || holds(e, secret) {
+				return true
+			}
+		}
+	}
+	return false
+}
