@@ -42,8 +42,10 @@ func (c *Claims) Abandon(ctx context.Context, a Abandon) error {
 		if !ok {
 			continue // refused for its clock; the estimate is fresh now
 		}
+		if cur.Owner != a.Owner {
+			return ErrNotOwner
+		}
 		h := &Handle{Scope: a.Scope, Record: cur.Record, version: cur.version}
-		h.Record.Owner = a.Owner // settle refuses if the store says otherwise
 		_, err = c.Settle(ctx, h, Settlement{
 			State: NotDone, NotSent: true,
 			Outcome: Outcome{Phase: "not_sent", Reason: "claim_unconfirmed"},

@@ -9,7 +9,8 @@ import (
 	"holdfast.dev/gateway/internal/ledger"
 )
 
-// sweepBatch bounds how many actions one sweep of one scope moves.
+// sweepBatch is how many due actions are read at once, and about how many one
+// sweep of one index moves.
 const sweepBatch = 256
 
 // Sweep does what the clock asks of one scope: a write whose lease has lapsed
@@ -19,23 +20,39 @@ const sweepBatch = 256
 func (c *Claims) Sweep(ctx context.Context, scope ledger.Scope) (int, error) {
 	moved := 0
 	for _, index := range []ledger.Index{ledger.ByLease, ledger.ByHold} {
-		// A little ahead, because Now is an estimate: what is looked at too early is
-		// read, found not due on the store's own clock, and left.
-		due, err := c.store.Entries(ctx, scope, ledger.EntryRange{
-			Index: index, To: c.store.Now().Add(ledger.Drift), Limit: sweepBatch,
-		})
+		n, err := c.sweepIndex(ctx, scope, index)
+		moved += n
+		if err != nil {
+			return moved, err
+		}
+	}
+	return moved, nil
+}
+
+// sweepIndex reads on behind what it could not move, so that damaged records
+// keep nothing else from being noticed.
+func (c *Claims) sweepIndex(ctx context.Context, scope ledger.Scope, index ledger.Index) (moved int, err error) {
+	// A little ahead, because Now is an estimate: what is looked at too early is
+	// read, found not due on the store's own clock, and left.
+	span := ledger.EntryRange{Index: index, To: c.store.Now().Add(ledger.Drift), Limit: sweepBatch}
+	for moved < sweepBatch {
+		due, err := c.store.Entries(ctx, scope, span)
 		if err != nil {
 			return moved, fmt.Errorf("sweep: %w", err)
 		}
 		for _, e := range due {
 			done, err := c.sweepOne(ctx, scope, e)
-			if err != nil && !errors.Is(err, ErrUnreadable) {
+			if err != nil && !errors.Is(err, ErrUnreadable) && !errors.Is(err, ledger.ErrCorrupt) {
 				return moved, err
 			}
 			if done {
 				moved++
 			}
 		}
+		if len(due) < span.Limit {
+			return moved, nil
+		}
+		span.After = &due[len(due)-1]
 	}
 	return moved, nil
 }

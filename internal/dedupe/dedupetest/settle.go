@@ -371,6 +371,14 @@ func abandonCases() []testCase {
 			require.NoError(f, abandon(f, err))
 			f.acquire(derived("a"))
 		}},
+		{"of another owner's action changes nothing", func(f *fixture) {
+			h := f.acquire(derived("a"))
+			err := f.claims.Abandon(f.Context(), dedupe.Abandon{
+				Scope: f.scope, ID: h.Record.ID, Owner: dedupe.NewOwner(), Nonce: ledger.NewNonce(), Scribe: scribe,
+			})
+			require.ErrorIs(f, err, dedupe.ErrNotOwner)
+			require.Equal(f, h.Record, f.get(h).Record)
+		}},
 		{"never undoes a resolution", func(f *fixture) {
 			d := newDeaf(f.Store)
 			d.lose.Store(true)

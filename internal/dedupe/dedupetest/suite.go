@@ -44,6 +44,7 @@ func Run(t *testing.T, open func(t *testing.T) ledgertest.Harness) {
 		{"resolve", resolveCases()},
 		{"check", checkCases()},
 		{"sweep", sweepCases()},
+		{"damage", damageCases()},
 		{"abandon", abandonCases()},
 		{"contention", contentionCases()},
 		{"answers", answerCases()},
