@@ -16,7 +16,7 @@ type AnswerKind string
 const (
 	ResultJSON    AnswerKind = "json"    // Data is JSON, byte for byte
 	ResultBinary  AnswerKind = "binary"  // Data is something else, of ContentType
-	ResultOmitted AnswerKind = "omitted" // too large to keep
+	ResultOmitted AnswerKind = "omitted" // not kept: Reason says why
 	ResultNone    AnswerKind = "none"    // the vendor's body was empty
 )
 

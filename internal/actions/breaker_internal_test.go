@@ -62,7 +62,7 @@ func TestABreakerOpensAndLetsOneProbeBy(t *testing.T) {
 		require.Error(t, err)
 		report(t, b, "b", nil) // another connection's is closed
 
-		time.Sleep(breakerRest + 1)
+		<-time.After(breakerRest + 1)
 		probe, err := b.allow("a")
 		require.NoError(t, err)
 		_, err = b.allow("a")
@@ -74,7 +74,7 @@ func TestABreakerOpensAndLetsOneProbeBy(t *testing.T) {
 		_, err = b.allow("a")
 		require.Error(t, err)
 
-		time.Sleep(breakerRest + 1)
+		<-time.After(breakerRest + 1)
 		report(t, b, "a", nil)
 		for range 3 {
 			report(t, b, "a", nil)

@@ -51,7 +51,6 @@ type fixture struct {
 	ready    error
 	log      *syncBuffer
 	svc      *actions.Service
-	result   int64
 }
 
 type option func(*fixture, *dedupe.Config, *actions.Config)

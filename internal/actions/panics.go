@@ -35,7 +35,11 @@ func (g guarded) Plan(ctx context.Context, op connectors.Op) (r connectors.Reque
 }
 
 func (g guarded) Judge(ctx context.Context, op connectors.Op, a connectors.Answer) (v connectors.Verdict, err error) {
-	v = connectors.Verdict{Outcome: connectors.Unknown, Doubt: connectors.DoubtConnector, Rule: connectors.NoRule}
+	defer func() {
+		if errors.Is(err, errPanicked) {
+			v = connectors.Verdict{Outcome: connectors.Unknown, Doubt: connectors.DoubtConnector, Rule: connectors.NoRule}
+		}
+	}()
 	defer caught(&err)
 	return g.Connector.Judge(ctx, op, a)
 }
@@ -46,7 +50,11 @@ func (g guarded) Check(ctx context.Context, op connectors.Op) (steps []connector
 }
 
 func (g guarded) MatchLookup(ctx context.Context, op connectors.Op, step int, a connectors.Answer) (found connectors.Found, err error) {
-	found = connectors.Found{Kind: connectors.Doubtful}
+	defer func() {
+		if errors.Is(err, errPanicked) {
+			found = connectors.Found{Kind: connectors.Doubtful}
+		}
+	}()
 	defer caught(&err)
 	return g.Connector.MatchLookup(ctx, op, step, a)
 }
