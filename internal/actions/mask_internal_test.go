@@ -66,10 +66,10 @@ func TestMaskedJSONStaysJSONOrIsLeftOut(t *testing.T) {
 		`{"a":1234567}`:                 "", // inside a number
 		`{"a":123456}`:                  "",
 		`["n\"quote"]`:                  `["[redacted]"]`,
-		`["\n\"quote"]`:                 "", // tears an escape
-		`["\u006e\u0022quote"]`:         "", // every character may be escaped
-		`["nested\/value"]`:             "",
-		`{"nested\u002fvalue":[]}`:      "",
+		`["\n\"quote"]`:                 "",               // tears an escape
+		`["\u006e\u0022quote"]`:         `["[redacted]"]`, // every character may be escaped
+		`["nested\/value"]`:             `["[redacted]"]`,
+		`{"nested\u002fvalue":[]}`:      `{"[redacted]":[]}`,
 		`["\\","\"", "plain"]`:          `["\\","\"", "plain"]`,
 		`[1.10,"\u00e9\\\"","x\\"]`:     `[1.10,"\u00e9\\\"","x\\"]`,
 		`{"a":[],"b":9007199254740993}`: `{"a":[],"b":9007199254740993}`,
