@@ -15,7 +15,7 @@ import (
 // Found is an action as it is looked at.
 type Found struct {
 	Record  *Record
-	Answer  []byte // of a success whose window has not ended
+	Answer  []byte // of a success whose window has not ended; Get has it, List has not
 	Replays int64
 	Now     time.Time
 }
@@ -92,8 +92,8 @@ var ErrCursor = errors.New("cursor is not one of this listing")
 // gives a short page, or an empty one, with a cursor to go on from.
 const scanLimit = 2000
 
-// List returns actions newest first, and the cursor of the next page, "" on the
-// last one.
+// List returns actions newest first, without their answers, and the cursor of
+// the next page, "" on the last one.
 func (c *Claims) List(ctx context.Context, scope ledger.Scope, f Filter, cursor string, limit int) ([]Found, string, error) {
 	after, err := parseCursor(cursor)
 	if err != nil {
@@ -128,11 +128,12 @@ func (c *Claims) List(ctx context.Context, scope ledger.Scope, f Filter, cursor 
 	return out, formatCursor(after), nil
 }
 
-// load reads the actions of index entries; those that have expired are zero.
+// load reads the actions of index entries, without their answers: a page of
+// those can be hundreds of megabytes. Actions that have expired are zero.
 func (c *Claims) load(ctx context.Context, scope ledger.Scope, entries []ledger.Entry) ([]Found, error) {
-	fetch := make([]ledger.Fetch, 0, 3*len(entries))
+	fetch := make([]ledger.Fetch, 0, 2*len(entries))
 	for _, e := range entries {
-		for _, kind := range []ledger.Kind{ledger.Action, ledger.Answer, ledger.Replays} {
+		for _, kind := range []ledger.Kind{ledger.Action, ledger.Replays} {
 			fetch = append(fetch, ledger.Fetch{Key: ledger.Key{Kind: kind, ID: e.Member}})
 		}
 	}

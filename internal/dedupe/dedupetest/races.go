@@ -309,6 +309,18 @@ func listCases() []testCase {
 			_, _, err = f.claims.List(f.Context(), f.scope, dedupe.Filter{}, "nonsense", 10)
 			require.ErrorIs(f, err, dedupe.ErrCursor)
 		}},
+		{"a list reads no answers", func(f *fixture) {
+			// Answers of a megabyte each would make one page of a list hundreds of them.
+			h := f.acquire(derived("a"))
+			f.settle(h, dedupe.Succeeded, "x")
+			reads := &reading{Store: f.Store}
+			page, _, err := f.over(reads).List(f.Context(), f.scope, dedupe.Filter{}, "", 10)
+			require.NoError(f, err)
+			require.Len(f, page, 1)
+			require.Equal(f, h.Record.ID, page[0].Record.ID)
+			require.NotContains(f, reads.kinds, ledger.Answer)
+			require.Contains(f, reads.kinds, ledger.Action)
+		}},
 		{"a connection with an unsettled write is known", func(f *fixture) {
 			unsettled := func() bool {
 				got, err := f.claims.Unsettled(f.Context(), f.scope, "conn_1")
@@ -328,4 +340,17 @@ func listCases() []testCase {
 			require.False(f, unsettled())
 		}},
 	}
+}
+
+// reading is a store that notes which kinds of values are read.
+type reading struct {
+	ledger.Store
+	kinds []ledger.Kind
+}
+
+func (r *reading) Read(ctx context.Context, scope ledger.Scope, fetch ...ledger.Fetch) (ledger.Snapshot, error) {
+	for _, f := range fetch {
+		r.kinds = append(append(r.kinds, f.Key.Kind), f.Follow...)
+	}
+	return r.Store.Read(ctx, scope, fetch...)
 }
