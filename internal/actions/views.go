@@ -154,7 +154,11 @@ func resolveFailure(rec *dedupe.Record, err error) *Error {
 	case errors.Is(err, dedupe.ErrNotFound):
 		return fail(NotFound, "there is no such action")
 	default:
-		return readFailure(err)
+		e := storeFailure(err)
+		if e.Code == StoreUnavailable {
+			e.Detail = "the store did not confirm the resolution, which may or may not have been taken; get the action to see how it stands"
+		}
+		return e
 	}
 }
 
