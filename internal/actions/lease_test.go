@@ -133,3 +133,32 @@ func TestAfterAResolutionNobodyIsToldSuccess(t *testing.T) {
 		})
 	}
 }
+
+func TestTheLeaseIsRenewedUntilTheAnswerIsStored(t *testing.T) {
+	f := newFixture(t, shortLease)
+	renewed := make(chan struct{}, 64)
+	stored := make(chan struct{})
+	f.store.on(func(kind string, next func() (ledger.Result, error)) (ledger.Result, error) {
+		switch kind {
+		case "renew":
+			defer func() { renewed <- struct{}{} }()
+		case "succeeded":
+			select {
+			case <-stored:
+			default:
+				return ledger.Result{}, ledger.ErrUnavailable
+			}
+		}
+		return next()
+	})
+	f.fails(actions.AnswerNotSaved, `{}`)
+	for range 5 { // longer than a lease
+		receive(t, renewed)
+	}
+	moved, err := f.claims.Sweep(t.Context(), scope)
+	require.NoError(t, err)
+	require.Zero(t, moved)
+	f.fails(actions.InFlight, `{}`)
+	close(stored)
+	f.eventually("it is stored", func() bool { return f.only().State == dedupe.Succeeded })
+}
