@@ -212,10 +212,11 @@ func (c *Claims) supersede(cl *Claim, s *ledger.Step, v view, rec *Record) {
 
 // inheritedKey returns the vendor key of a write that was sent, held, and then
 // found not done, while its vendor is documented to remember the key: should
-// that finding be wrong, the vendor itself will refuse the second effect.
+// that finding be wrong, the vendor itself will refuse the second effect. Writes
+// that were released in between hand it on.
 func inheritedKey(v view, cl *Claim) string {
 	old := v.bound
-	if old == nil || old.Identity != cl.Identity || old.State != NotDone || !old.Resolved || !v.now.Before(old.VendorKeyEnd) {
+	if old == nil || old.Identity != cl.Identity || !old.keepsKey() || !v.now.Before(old.VendorKeyEnd) {
 		return ""
 	}
 	return old.VendorKey

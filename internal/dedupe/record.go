@@ -233,6 +233,13 @@ func (r *Record) checking(now time.Time) bool { return now.Before(r.CheckEnd) }
 // stillPossible says whether a lost owner might yet send.
 func (r *Record) stillPossible(now time.Time) bool { return r.OwnerLost && now.Before(r.Deadline) }
 
+// keepsKey says whether the write was found not done after it may have been
+// sent, or was itself released on the way to repeating such a one. Only those
+// stay bound to their identity, and so can be a NotDone write's Previous.
+func (r *Record) keepsKey() bool {
+	return r.State == NotDone && (r.Resolved || r.Previous != nil && r.Previous.State == NotDone)
+}
+
 // leaseOver says whether the owner's lease has lapsed.
 func (r *Record) leaseOver(now time.Time) bool {
 	return r.State == InFlight && !now.Before(r.LeaseEnd)

@@ -218,7 +218,7 @@ func (c *Claims) move(cur stored, rec *Record, to State, answer []byte, twins tw
 // and the step expects exactly that state.
 func (c *Claims) rebind(s *ledger.Step, rec *Record) {
 	key := bindingKey(rec.Identity)
-	if rec.State == NotDone && !rec.Resolved {
+	if rec.State == NotDone && !rec.keepsKey() {
 		s.Delete = append(s.Delete, key)
 		return
 	}

@@ -207,6 +207,21 @@ func resolveCases() []testCase {
 			require.Equal(f, "v1", next.Record.VendorKey)
 			require.Equal(f, h.Record.VendorKeyEnd, next.Record.VendorKeyEnd, "memory began with the first use")
 		}},
+		{"not done: the key is kept while the next ones do not get through", func(f *fixture) {
+			h := f.acquire(derived("a"), withVendorKey("v1", time.Hour))
+			f.settle(h, dedupe.Held, "")
+			_, err := f.resolve(h, dedupe.NotDone, "")
+			require.NoError(f, err)
+			for range 3 { // released: not sent, or answered "try later"
+				f.done(derived("a"), dedupe.NotDone, "", withVendorKey("v2", time.Hour))
+			}
+			next := f.acquire(derived("a"), withVendorKey("v3", time.Hour))
+			require.Equal(f, "v1", next.Record.VendorKey)
+			require.Equal(f, h.Record.VendorKeyEnd, next.Record.VendorKeyEnd)
+			f.settle(next, dedupe.NotDone, "")
+			f.Advance(time.Hour + tick)
+			require.Equal(f, "v4", f.acquire(derived("a"), withVendorKey("v4", time.Hour)).Record.VendorKey)
+		}},
 		{"not done: a vendor key that may be forgotten is not used again", func(f *fixture) {
 			h := f.acquire(derived("a"), withVendorKey("v1", time.Hour))
 			f.settle(h, dedupe.Held, "")
