@@ -7,12 +7,17 @@ package builtin
 import (
 	"embed"
 	"fmt"
+	"strings"
 
 	"holdfast.dev/gateway/internal/connectors"
 )
 
 //go:embed *.yaml
 var files embed.FS
+
+// fixtures is how the name of a file of fixtures ends: stripe.fixtures.yaml lies
+// beside stripe.yaml.
+const fixtures = ".fixtures.yaml"
 
 // Manifests returns the embedded manifests, by file name.
 func Manifests() ([]connectors.Source, error) {
@@ -22,6 +27,9 @@ func Manifests() ([]connectors.Source, error) {
 	}
 	var list []connectors.Source
 	for _, entry := range entries {
+		if strings.HasSuffix(entry.Name(), fixtures) {
+			continue
+		}
 		raw, err := files.ReadFile(entry.Name())
 		if err != nil {
 			return nil, fmt.Errorf("read built-in connector: %w", err)
@@ -29,4 +37,13 @@ func Manifests() ([]connectors.Source, error) {
 		list = append(list, connectors.Source{File: "builtin/" + entry.Name(), Manifest: raw})
 	}
 	return list, nil
+}
+
+// Fixtures returns the embedded fixtures of a connector, by its name.
+func Fixtures(name string) ([]byte, error) {
+	raw, err := files.ReadFile(name + fixtures)
+	if err != nil {
+		return nil, fmt.Errorf("read fixtures of built-in connector: %w", err)
+	}
+	return raw, nil
 }

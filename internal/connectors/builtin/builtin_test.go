@@ -12,6 +12,7 @@ import (
 	"holdfast.dev/gateway/internal/connectors/builtin"
 	"holdfast.dev/gateway/internal/connectors/connectortest"
 	"holdfast.dev/gateway/internal/connectors/manifest"
+	"holdfast.dev/gateway/internal/connectors/workbench"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -38,9 +39,9 @@ func load(t *testing.T, pin string) connectors.Connector {
 func TestBuiltinsAreLoadedUnderTheirSum(t *testing.T) {
 	sources, err := builtin.Manifests()
 	require.NoError(t, err)
-	require.Len(t, sources, 2)
+	require.Len(t, sources, 8)
 	r := registry(t)
-	require.Len(t, r.Specs(), 2)
+	require.Len(t, r.Specs(), 8)
 	for _, s := range sources {
 		c, err := r.Exact(t.Context(), sha256.Sum256(s.Manifest))
 		require.NoError(t, err)
@@ -52,51 +53,78 @@ func answer(status int, body string) connectors.Answer {
 	return connectors.Answer{Status: status, Body: []byte(body), Header: http.Header{"Content-Type": {"application/json"}}}
 }
 
-func stripeCases(action, params, object, result string) []connectortest.Case {
-	say := func(name string, status int, body string, o connectors.Outcome, rule int, code string) connectortest.Case {
-		return connectortest.Case{Name: name, Action: action, Params: params, Answer: answer(status, body), Outcome: o, Rule: rule, Code: code}
-	}
-	done := say("done", 200, object, connectors.Succeeded, 0, "")
-	done.Result = result
-	return []connectortest.Case{
-		done,
-		say("key used for another request", 400, `{"error":{"type":"idempotency_error","message":"m"}}`, connectors.Unknown, 1, "idempotency_error"),
-		say("key still at work", 409, `{"error":{"type":"idempotency_error"}}`, connectors.Unknown, 2, "idempotency_error"),
-		say("rate limit", 429, `{"error":{"code":"rate_limit"}}`, connectors.Retryable, 3, "rate_limit"),
-		say("bad key", 401, `{"error":{"type":"invalid_request_error"}}`, connectors.Retryable, 4, "invalid_request_error"),
-		say("key without the right", 403, `{"error":{"type":"invalid_request_error"}}`, connectors.Retryable, 4, "invalid_request_error"),
-		say("bad parameter", 400, `{"error":{"type":"invalid_request_error","code":"parameter_invalid_empty"}}`, connectors.Refused, 5, "parameter_invalid_empty"),
-		say("refusal without a code", 400, `{"error":{"type":"invalid_request_error"}}`, connectors.Refused, 5, "invalid_request_error"),
-		say("card declined", 402, `{"error":{"type":"card_error","code":"card_declined"}}`, connectors.Refused, 5, "card_declined"),
-		say("no such customer", 404, `{"error":{"type":"invalid_request_error","code":"resource_missing"}}`, connectors.Refused, 5, "resource_missing"),
-		say("refusal by a proxy", 400, `"no"`, connectors.Unknown, 1, ""),
-		say("another object", 200, `{"object":"list"}`, connectors.Unknown, connectors.NoRule, ""),
-		say("dependency failed", 424, `{"error":{"type":"api_error"}}`, connectors.Unknown, connectors.NoRule, ""),
-		say("stored server error", 500, `{"error":{"type":"api_error"}}`, connectors.Unknown, connectors.NoRule, ""),
-		say("timeout", 504, `{}`, connectors.Unknown, connectors.NoRule, ""),
+// TestEveryBuiltinConforms is the suite that gateway connectors lint and test
+// run over any folder: sound, every rule and look-up shown by a fixture, the
+// fixtures hold, and in every fault of a vendor at most one request arrives and
+// only allowed outcomes are given.
+func TestEveryBuiltinConforms(t *testing.T) {
+	bench, err := workbench.New()
+	require.NoError(t, err)
+	sources, err := builtin.Manifests()
+	require.NoError(t, err)
+	for _, s := range sources {
+		t.Run(s.File, func(t *testing.T) {
+			c, err := bench.Compile(s.Manifest)
+			require.NoError(t, err)
+			raw, err := builtin.Fixtures(c.Spec().Name)
+			require.NoError(t, err)
+			subject := workbench.Subject{File: s.File, Manifest: s.Manifest, FixturesFile: "fixtures", Fixtures: raw}
+			require.Empty(t, bench.Lint(t.Context(), subject))
+			require.Empty(t, bench.Test(t.Context(), subject))
+
+			fixtures, err := workbench.ReadFixtures("fixtures", raw)
+			require.NoError(t, err)
+			for name, f := range fixtures.Actions {
+				op, err := workbench.OpOf(c.Spec(), name, f.Params, or(f.Config), f.BaseURL)
+				require.NoError(t, err)
+				t.Run(name, func(t *testing.T) { connectortest.Conform(t, c, op) })
+			}
+		})
 	}
 }
 
-const key = "01" + "00000000000000000000000000000000000000000000000000000000" + "000002"
+func or(config []byte) []byte {
+	if len(config) == 0 {
+		return []byte("{}")
+	}
+	return config
+}
 
-func TestStripe(t *testing.T) {
-	invoices := stripeCases("create_invoice", `{"customer":"cus_1","description":"a & b","days_until_due":30}`,
-		`{"id":"in_1","object":"invoice","customer":"cus_1","status":"draft","total":0,"currency":"eur","hosted_invoice_url":null}`,
-		`{"id":"in_1","customer":"cus_1","status":"draft","total":0,"currency":"eur","url":null}`)
-	invoices[0].Request = &connectors.Request{
-		Method: "POST", URL: "https://api.stripe.com/v1/invoices",
-		Header: http.Header{"Idempotency-Key": {key}, "Stripe-Version": {"2025-03-31.basil"}, "Content-Type": {"application/x-www-form-urlencoded"}},
-		Body:   []byte("customer=cus_1&description=a%20%26%20b&days_until_due=30&collection_method=send_invoice&auto_advance=false&metadata%5Bgw_op%5D=" + connectortest.Marker),
+// Each vendor has the actions and the handle against repeats that its class of
+// CONNECTORS 4 says.
+func TestVendorsAndTheirClasses(t *testing.T) {
+	r := registry(t)
+	for name, want := range map[string]struct {
+		actions  int
+		resend   bool
+		strength string // of create's key: documented, weak, none
+	}{
+		"stripe": {4, true, "documented"}, "linear": {3, false, "weak"}, "slack": {4, false, "weak"},
+		"github": {4, false, "none"}, "notion": {4, false, "none"}, "twilio": {4, false, "none"},
+		"http-json": {4, false, "weak"}, "sandbox": {1, false, "none"},
+	} {
+		c, err := r.Lookup(t.Context(), name+"@1")
+		require.NoError(t, err)
+		spec := c.Spec()
+		require.Len(t, spec.Actions, want.actions, name)
+		for _, a := range spec.Actions {
+			if a.Effect != "create" {
+				continue
+			}
+			resend := false
+			for _, step := range a.Checks {
+				resend = resend || step.Kind == connectors.Resend
+			}
+			require.Equal(t, want.resend, resend, "%s %s", name, a.Name)
+		}
+		for _, a := range spec.Actions {
+			if k := a.Idempotency; k != nil {
+				require.Equal(t, want.strength == "documented", k.Documented, "%s %s", name, a.Name)
+			} else {
+				require.True(t, want.strength == "none" || a.Effect != "create" || name == "slack", "%s %s", name, a.Name)
+			}
+		}
 	}
-	customers := stripeCases("create_customer", `{"email":"a@b.example"}`,
-		`{"id":"cus_1","object":"customer","email":"a@b.example","created":1777856521,"livemode":false}`,
-		`{"id":"cus_1","email":"a@b.example","created":1777856521,"livemode":false}`)
-	customers[0].Request = &connectors.Request{
-		Method: "POST", URL: "https://api.stripe.com/v1/customers",
-		Header: http.Header{"Idempotency-Key": {key}},
-		Body:   []byte("email=a%40b.example&metadata%5Bgw_op%5D=" + connectortest.Marker),
-	}
-	connectortest.Run(t, load(t, "stripe@1"), "", append(invoices, customers...))
 }
 
 func TestStripeInvoiceWithoutDueDays(t *testing.T) {

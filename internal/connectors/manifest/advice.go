@@ -102,7 +102,7 @@ func (a adviser) input(schema *yaml.Node, built *action, at string) {
 	if whole {
 		return
 	}
-	if mayHave(schema, []string{"\x00"}) {
+	if !closed(schema) {
 		a.problems.add(at+"/input", "the schema lets any member through, and the request leaves out those it does not name: add additionalProperties: false")
 	}
 	for _, name := range propertyNames(schema) {
@@ -139,6 +139,16 @@ func (r *request) params() (used map[string]bool, whole bool) {
 		h.value.each(visit)
 	}
 	return used, whole
+}
+
+// closed says whether a schema refuses members it does not name.
+func closed(schema *yaml.Node) bool {
+	for i := 0; schema.Kind == yaml.MappingNode && i+1 < len(schema.Content); i += 2 {
+		if name := schema.Content[i].Value; name == "additionalProperties" || name == "unevaluatedProperties" {
+			return schema.Content[i+1].Value == "false"
+		}
+	}
+	return false
 }
 
 func propertyNames(schema *yaml.Node) []string {

@@ -30,8 +30,10 @@ func (b *builder) checks(a *action, list []fileCheck, pointer string, requests r
 			continue
 		}
 		at += "/lookup"
-		if f.Lookup.Request.Method != "GET" || !absent(&f.Lookup.Request.Body) {
-			b.add(at+"/request", "a lookup only reads: its method is GET, and it has no body")
+		// GraphQL and some searches read with POST. Nothing here can tell those
+		// from writes, so an author must point at the page that does.
+		if get := f.Lookup.Request.Method == "GET" && absent(&f.Lookup.Request.Body); !get && f.Lookup.Reads == "" {
+			b.add(at+"/request", "a lookup only reads: its method is GET, and it has no body; for any other add reads, a link to the vendor's page that says that this request changes nothing")
 		}
 		rule := connectors.CheckRule{
 			Kind: connectors.Lookup, Settle: b.duration(at+"/settle", f.Lookup.Settle),

@@ -115,6 +115,7 @@ type fileCheck struct {
 	} `yaml:"resend"`
 	Lookup *struct {
 		Request fileRequest `yaml:"request"`
+		Reads   string      `yaml:"reads"`
 		Settle  string      `yaml:"settle"`
 		Match   string      `yaml:"match"`
 		Result  yaml.Node   `yaml:"result"`
