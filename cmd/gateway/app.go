@@ -105,7 +105,7 @@ func open(ctx context.Context, cfg Config, log *slog.Logger) (app *App, err erro
 	journal := audit.NewLog(a.store)
 	if a.service, err = actions.New(actions.Config{
 		Claims: a.claims, Keys: a.directory, Accounts: book, Catalog: a.registry, Sealer: keys.ring, Sender: a.wire, Journal: journal, Ready: a.ready.last,
-		Window: cfg.ReplayWindow, MaxResult: cfg.MaxResult, Metrics: a.metrics, Logger: log, Tracer: cfg.tracer,
+		Window: cfg.ReplayWindow, MaxResult: cfg.MaxResult, Reconcile: cfg.reconcile, Metrics: a.metrics, Logger: log, Tracer: cfg.tracer,
 		BreakerRest: cfg.breakerRest,
 	}); err != nil {
 		return nil, err
@@ -210,6 +210,7 @@ func (a *App) Start() error {
 	a.jobs.Go(func() { a.watchConnectors(ctx) })
 	a.jobs.Go(func() { a.saveUses(ctx) })
 	a.jobs.Go(func() { actions.Sweep(ctx, a.claims, a.directory, a.metrics, a.log) })
+	a.jobs.Go(func() { actions.NewReconciler(a.service, a.directory).Run(ctx) })
 	for name, l := range map[string]*listener{"api": a.public, "admin": a.admin} {
 		a.log.Info("listening", "listener", name, "addr", l.addr())
 		a.jobs.Go(func() {

@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"go.yaml.in/yaml/v3"
 
+	"holdfast.dev/gateway/internal/actions"
 	"holdfast.dev/gateway/internal/ledger"
 	"holdfast.dev/gateway/internal/seal"
 	"holdfast.dev/gateway/internal/tenants"
@@ -46,6 +47,7 @@ type Config struct {
 	// Only tests set these: how vendors are reached (their own authorities and
 	// names), where traces go, and how long a breaker rests (0: its default).
 	wire        wire.Config
+	reconcile   actions.Reconcile // zero: the usual; tests have no hours
 	tracer      trace.TracerProvider
 	breakerRest time.Duration
 	// lookAt wraps the store, so that what it is asked can be counted; nil: as it is.

@@ -35,6 +35,14 @@ func newBreakers(rest time.Duration) *breakers {
 	return &breakers{rest: rest, byID: make(map[string]*gobreaker.TwoStepCircuitBreaker[struct{}])}
 }
 
+// isOpen says whether a connection is resting, without counting as a call.
+func (b *breakers) isOpen(connectionID string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	cb, ok := b.byID[connectionID]
+	return ok && cb.State() == gobreaker.StateOpen
+}
+
 // allow asks a connection's breaker. The function it returns must be called
 // once, with what the call told about the vendor.
 func (b *breakers) allow(connectionID string) (func(error), error) {

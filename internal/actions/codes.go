@@ -25,6 +25,7 @@ const (
 	InFlight          Code = "in_flight"
 	NotHeld           Code = "not_held"
 	StillPossible     Code = "still_possible"
+	CheckRunning      Code = "check_running"
 	KeyReused         Code = "key_reused"
 	OutcomeUnknown    Code = "outcome_unknown"
 	TwinUnsettled     Code = "twin_unsettled"

@@ -11,6 +11,7 @@ import (
 
 	"holdfast.dev/gateway/internal/connectors"
 	"holdfast.dev/gateway/internal/dedupe"
+	"holdfast.dev/gateway/internal/ledger"
 	"holdfast.dev/gateway/internal/wire"
 )
 
@@ -78,10 +79,10 @@ func (o *owner) perform(ctx context.Context) finding {
 	}
 	o.s.log.ErrorContext(ctx, "call failed inside the gateway", "action_id", o.w.id.String(), "error", err)
 	if x == nil || x.Phase == wire.NotSent {
-		return o.notSent(reasonInternal)
+		return unsent(reasonInternal)
 	}
 	x.Reason = reasonInternal
-	return o.doubt(*x)
+	return o.s.doubt(*x)
 }
 
 // attempt reports to the breaker once, whatever happens. What it learns of the
@@ -89,7 +90,7 @@ func (o *owner) perform(ctx context.Context) finding {
 func (o *owner) attempt(ctx context.Context, at **wire.Exchange) finding {
 	report, err := o.s.breakers.allow(o.w.conn.ID)
 	if err != nil {
-		return o.notSent("breaker_open")
+		return unsent("breaker_open")
 	}
 	learned := errNoVerdict // unless the vendor had a part in it
 	defer func() { report(learned) }()
@@ -100,7 +101,7 @@ func (o *owner) attempt(ctx context.Context, at **wire.Exchange) finding {
 	}
 	if err != nil {
 		o.s.log.WarnContext(ctx, "credential not usable", "action_id", o.w.id.String(), "connection", o.w.conn.Name, "error", err)
-		return o.notSent("credentials")
+		return unsent("credentials")
 	}
 	ctx, span := o.s.tracer.Start(ctx, "vendor")
 	defer span.End()
@@ -111,10 +112,11 @@ func (o *owner) attempt(ctx context.Context, at **wire.Exchange) finding {
 	}, o.permit)
 	learned = breakerError(*x)
 	o.s.metrics.vendor.WithLabelValues(o.w.spec.Name).Observe(x.Duration.Seconds())
-	return o.judge(ctx, *x, newMask(creds))
+	return o.s.judge(ctx, o.w.subject(), *x, newMask(creds))
 }
 
-func (o *owner) notSent(reason string) finding {
+// unsent is a write of which no byte left.
+func unsent(reason string) finding {
 	return finding{
 		settlement: dedupe.Settlement{State: dedupe.NotDone, NotSent: true,
 			Outcome: dedupe.Outcome{Phase: string(wire.NotSent), Reason: reason}},
@@ -123,22 +125,36 @@ func (o *owner) notSent(reason string) finding {
 }
 
 // doubt is the finding that nobody can tell yet.
-func (o *owner) doubt(x wire.Exchange) finding {
+func (s *Service) doubt(x wire.Exchange) finding {
 	return finding{settlement: dedupe.Settlement{
 		State:   dedupe.Held,
 		Outcome: dedupe.Outcome{Phase: string(x.Phase), Reason: x.Reason, VendorStatus: x.Status},
-		Attempt: &dedupe.Attempt{At: o.s.claims.Now().Add(-x.Duration), Duration: x.Duration,
+		Attempt: &dedupe.Attempt{At: s.claims.Now().Add(-x.Duration), Duration: x.Duration,
 			Phase: string(x.Phase), Reason: x.Reason, Status: x.Status},
 	}}
 }
 
+// subject is a write as the judging of an answer sees it.
+type subject struct {
+	scope     ledger.Scope
+	id        dedupe.ActionID
+	connector connectors.Connector
+	action    connectors.ActionSpec
+	op        connectors.Op
+}
+
+func (w *write) subject() subject {
+	return subject{scope: w.req.Principal.Scope, id: w.id, connector: w.connector, action: w.action, op: w.op}
+}
+
 // judge is transport outcome times connector rules. Whatever is not a whole
-// answer that a rule of the connector recognises is unknown.
-func (o *owner) judge(ctx context.Context, x wire.Exchange, m mask) finding {
-	f := o.doubt(x)
+// answer that a rule of the connector recognises is unknown. A write's first
+// request and a resend of it are judged alike.
+func (s *Service) judge(ctx context.Context, w subject, x wire.Exchange, m mask) finding {
+	f := s.doubt(x)
 	switch {
 	case x.Phase == wire.NotSent:
-		n := o.notSent(x.Reason)
+		n := unsent(x.Reason)
 		n.settlement.Attempt = f.settlement.Attempt
 		return n
 	case x.Phase != wire.Answered:
@@ -147,11 +163,14 @@ func (o *owner) judge(ctx context.Context, x wire.Exchange, m mask) finding {
 		f.settlement.Outcome.Phase, f.settlement.Outcome.Reason = string(wire.SentNoAnswer), "cut"
 		return f
 	}
-	v, err := o.w.connector.Judge(ctx, o.w.op, connectors.Answer{
+	v, err := w.connector.Judge(ctx, w.op, connectors.Answer{
 		Status: x.Status, Header: x.Header, Body: x.Body.Bytes, Whole: x.Body.State == wire.Complete,
 	})
 	if err != nil {
-		o.s.log.WarnContext(ctx, "answer could not be judged; the write is held", "action_id", o.w.id.String(), "error", err)
+		s.log.WarnContext(ctx, "answer could not be judged; the write is held", "action_id", w.id.String(), "error", err)
+	}
+	if err != nil || v.Doubt == connectors.DoubtConnector || v.Doubt == connectors.DoubtRuleFailed {
+		f.settlement.Raw = s.sealAnswer(w, x)
 	}
 	out := &f.settlement.Outcome
 	out.Code, out.Message = m.text(v.Code), m.text(v.Message)
@@ -165,15 +184,15 @@ func (o *owner) judge(ctx context.Context, x wire.Exchange, m mask) finding {
 		out.Reason = string(v.Reason)
 		f.release = released(v)
 	case v.Outcome == connectors.Succeeded:
-		o.succeed(&f, x, v, m)
+		s.succeed(&f, w, x, v, m)
 	}
 	return f
 }
 
-func (o *owner) succeed(f *finding, x wire.Exchange, v connectors.Verdict, m mask) {
+func (s *Service) succeed(f *finding, w subject, x wire.Exchange, v connectors.Verdict, m mask) {
 	a := resultOf(x, v, m)
-	a.limit(o.s.maxResult)
-	a.Headers = exposed(o.w.action.ExposeHeaders, x, m)
+	a.limit(s.maxResult)
+	a.Headers = exposed(w.action.ExposeHeaders, x, m)
 	data, err := a.encode()
 	if err != nil { // cannot happen: the head is strings and numbers
 		f.settlement.Outcome.Reason = "answer_encoding"

@@ -95,7 +95,7 @@ func TestALeaseLostWhileTheVendorWorksDoesNotCutTheCall(t *testing.T) {
 	f.eventually("the lease lapses", func() bool {
 		moved, err := f.claims.Sweep(t.Context(), scope)
 		require.NoError(t, err)
-		return moved == 1
+		return moved.Held == 1
 	})
 	f.eventually("the owner notices", func() bool {
 		select {

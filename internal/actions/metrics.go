@@ -16,6 +16,9 @@ type Metrics struct {
 	lateAnswers prometheus.Counter
 	resolved    prometheus.Counter
 	swept       prometheus.Counter
+	lapsed      prometheus.Counter
+	recovered   prometheus.Counter
+	checks      *prometheus.CounterVec
 }
 
 // NewMetrics registers the metrics; every series with a fixed label is present
@@ -33,15 +36,25 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Buckets: []float64{.005, .02, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300},
 		}, []string{"connector"}),
 		leaseLost:   counter("holdfast_lease_lost_total", "Leases lost by a running call."),
-		lateAnswers: counter("holdfast_late_answers_total", "Vendor answers that came after a resolution and changed nothing."),
+		lateAnswers: counter("holdfast_late_answers_total", "Answers of vendors or checks that came after a write was settled otherwise and changed nothing."),
 		resolved:    counter("holdfast_resolved_total", "Held writes resolved by an operator."),
 		swept:       counter("holdfast_swept_total", "Writes held or lapsed because of the clock."),
+		lapsed:      counter("holdfast_lapsed_total", "Held writes whose time ran out with their outcome unknown."),
+		recovered:   counter("holdfast_recovered_total", "Writes of a lost owner that a resend settled."),
+		checks: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "holdfast_checks_total", Help: "Checks of held writes by who asked for them and what they came to.",
+		}, []string{"by", "verdict"}),
 	}
 	for _, v := range []dedupe.Verdict{dedupe.Acquired, dedupe.Replayed, dedupe.Busy, dedupe.OnHold, dedupe.KeyReused, dedupe.Twin, dedupe.WouldAcquire} {
 		m.claims.WithLabelValues(string(v))
 	}
 	m.claims.WithLabelValues("store_error")
-	r.MustRegister(m.claims, m.outcomes, m.vendor, m.leaseLost, m.lateAnswers, m.resolved, m.swept)
+	for _, by := range []string{"operator", "reconciler"} {
+		for _, verdict := range []string{verdictSucceeded, verdictNotPerformed, verdictStillUnknown, verdictConflict, "error"} {
+			m.checks.WithLabelValues(by, verdict)
+		}
+	}
+	r.MustRegister(m.claims, m.outcomes, m.vendor, m.leaseLost, m.lateAnswers, m.resolved, m.swept, m.lapsed, m.recovered, m.checks)
 	return m
 }
 
@@ -58,6 +71,8 @@ func (m *Metrics) Connectors(names ...string) {
 func (m *Metrics) outcome(connector, outcome string) {
 	m.outcomes.WithLabelValues(connector, outcome).Inc()
 }
+
+func (m *Metrics) checked(by, verdict string) { m.checks.WithLabelValues(by, verdict).Inc() }
 
 func counter(name, help string) prometheus.Counter {
 	return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})

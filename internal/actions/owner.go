@@ -187,11 +187,19 @@ func (o *owner) record() *dedupe.Record {
 	return o.handle.Record
 }
 
+// howToCheck describes the check of a write this owner leaves in doubt.
+func (o *owner) howToCheck(ctx context.Context, rec *dedupe.Record) *Check {
+	return o.s.describeCheck(ctx, &held{
+		scope: o.w.req.Principal.Scope, rec: rec, kept: keptRequest{Op: o.w.op},
+		connector: o.w.connector, spec: o.w.spec, action: o.w.action,
+	})
+}
+
 func (o *owner) unsaved(ctx context.Context, f finding) done {
 	rec := o.record()
 	d := f.unsaved(rec)
 	if d.err.Code == OutcomeUnknown {
-		d.err.Check = o.s.describeCheck(ctx, o.w.connector, o.w.op, rec)
+		d.err.Check = o.howToCheck(ctx, rec)
 	}
 	return d
 }
@@ -226,7 +234,7 @@ func (o *owner) finish(ctx context.Context, f finding, rec *dedupe.Record, err e
 	}
 	out := outcome{Record: rec, Answer: f.settlement.Answer, Release: f.release}
 	if rec.State == dedupe.Held {
-		out.Check = o.s.describeCheck(ctx, o.w.connector, o.w.op, rec)
+		out.Check = o.howToCheck(ctx, rec)
 	}
 	reply, e := o.s.settled(out)
 	o.tell(told, done{reply, e})

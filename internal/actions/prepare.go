@@ -200,6 +200,7 @@ func (s *Service) draft(ctx context.Context, w *write) func(time.Time, string) (
 			Connector: w.spec.Name + "@" + w.spec.Version, ConnectorSum: w.spec.Sum,
 			Marker: w.op.Marker, VendorKey: w.op.VendorKey,
 			Timeout: w.action.Timeout, Window: window, Request: sealed,
+			CheckAfter: firstCheck(w.action.Checks),
 		}
 		if w.action.Idempotency != nil {
 			d.VendorKeyLife = w.action.Idempotency.Retention

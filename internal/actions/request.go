@@ -41,6 +41,7 @@ type View struct {
 	Answer  *Answer // of a success whose window has not ended
 	Replays int64
 	Check   *Check // of a held write
+	Warning string // beside a resolution that a person should know more about
 }
 
 // Check tells a person or an agent how to find out about a held write.

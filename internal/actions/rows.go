@@ -3,6 +3,7 @@ package actions
 import (
 	"context"
 	"log/slog"
+	"strconv"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
@@ -56,6 +57,15 @@ func rowOf(row audit.Row, t dedupe.Transition) []byte {
 		row.VendorStatus = r.Outcome.VendorStatus
 		if n := len(r.Attempts); n > 0 {
 			row.DurationMS = r.Attempts[n-1].Duration.Milliseconds()
+		}
+	}
+	if p := t.Probe; p != nil {
+		row.Reason, row.VendorStatus, row.DurationMS = p.How+"_"+p.Found, p.Status, 0
+		if p.How == "lookup" {
+			row.Reason += "_" + strconv.Itoa(p.Matches)
+		}
+		if p.SHA256 != "" {
+			row.Subject = "sha256:" + p.SHA256
 		}
 	}
 	return row.Encode()

@@ -78,6 +78,8 @@ type Config struct {
 	// 0: ten seconds.
 	BreakerRest time.Duration
 
+	Reconcile Reconcile // zero: DefaultReconcile
+
 	Metrics *Metrics
 	Logger  *slog.Logger
 	Tracer  trace.TracerProvider // nil: no tracing
@@ -101,6 +103,7 @@ type Service struct {
 
 	window    time.Duration
 	maxResult int64
+	reconcile Reconcile
 
 	metrics  *Metrics
 	log      *slog.Logger
@@ -139,11 +142,14 @@ func New(c Config) (*Service, error) {
 	if c.Boot == nil {
 		c.Boot = bootClock
 	}
+	if c.Reconcile == (Reconcile{}) {
+		c.Reconcile = DefaultReconcile()
+	}
 	base, stop := context.WithCancel(context.Background())
 	return &Service{
 		claims: c.Claims, keys: c.Keys, accounts: c.Accounts, catalog: c.Catalog, sealer: c.Sealer,
 		sender: c.Sender, journal: c.Journal, ready: c.Ready,
-		window: c.Window, maxResult: c.MaxResult,
+		window: c.Window, maxResult: c.MaxResult, reconcile: c.Reconcile,
 		metrics: c.Metrics, log: c.Logger, tracer: c.Tracer.Tracer("holdfast.dev/gateway/internal/actions"),
 		boot: c.Boot, breakers: newBreakers(c.BreakerRest),
 		base: base, stop: stop,

@@ -30,7 +30,11 @@ func Sweep(ctx context.Context, claims *dedupe.Claims, scopes Scopes, m *Metrics
 		trim := time.Since(trimmed) >= trimEvery
 		err := scopes.Scopes(ctx, func(scope ledger.Scope) error {
 			moved, err := claims.Sweep(ctx, scope)
-			m.swept.Add(float64(moved))
+			m.swept.Add(float64(moved.Held + moved.Lapsed))
+			m.lapsed.Add(float64(moved.Lapsed))
+			if moved.Lapsed > 0 {
+				log.ErrorContext(ctx, "held writes lapsed with their outcome unknown", "count", moved.Lapsed)
+			}
 			if err == nil && trim {
 				err = claims.Trim(ctx, scope)
 			}

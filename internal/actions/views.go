@@ -140,14 +140,20 @@ func (s *Service) Resolve(ctx context.Context, p tenants.Principal, id string, r
 	}
 	s.metrics.resolved.Inc()
 	s.log.WarnContext(ctx, "held write resolved", "action_id", rec.ID.String(), "state", rec.State.String(), "key_id", p.KeyID, "request_id", requestID)
-	return s.view(ctx, p, dedupe.Found{Record: rec, Answer: res.Answer, Replays: found.Replays})
+	view, err := s.view(ctx, p, dedupe.Found{Record: rec, Answer: res.Answer, Replays: found.Replays})
+	view.Warning = forgottenKey(rec, s.claims.Now())
+	return view, err
 }
 
 func resolveFailure(rec *dedupe.Record, err error) *Error {
 	var possible *dedupe.StillPossibleError
+	var running *dedupe.CheckRunningError
 	switch {
+	case errors.As(err, &running):
+		return fail(CheckRunning, "this write is being checked at the vendor right now; nothing was changed. Wait, then get the action to see what the check came to").
+			after(clampHint(running.Until.Sub(running.Now))).about(rec)
 	case errors.As(err, &possible):
-		return fail(StillPossible, "the gateway that owned this write might still send it; resolve it after its deadline").
+		return fail(StillPossible, "the gateway that owned this write might still send it; check or resolve it after its deadline").
 			after(clampHint(possible.Until.Sub(possible.Now))).about(rec)
 	case errors.Is(err, dedupe.ErrNotHeld):
 		return fail(NotHeld, "this write is not held (any more); get the action to see how it stands").about(rec)
@@ -162,19 +168,40 @@ func resolveFailure(rec *dedupe.Record, err error) *Error {
 	}
 }
 
-// Check finds out about a held write. Connectors without a check, and look-ups
-// that this gateway does not make by itself, leave it unknown.
-func (s *Service) Check(ctx context.Context, p tenants.Principal, id, _ string) (CheckResult, error) {
+// Check runs the connector's check of a held write, now.
+func (s *Service) Check(ctx context.Context, p tenants.Principal, id, requestID string) (CheckResult, error) {
+	if !s.begin() {
+		return CheckResult{}, fail(Draining, "this gateway is shutting down; nothing was checked, repeat the request and another one answers").after(time.Second)
+	}
+	defer s.running.Done()
 	found, e := s.find(ctx, p, id)
 	if e != nil {
 		return CheckResult{}, e
 	}
-	if found.Record.State != dedupe.Held {
-		return CheckResult{}, fail(NotHeld, "this write is not held (any more); get the action to see how it stands").about(found.Record)
+	// Once begun it is carried to its end: a caller that hangs up must not leave
+	// a resend without its answer.
+	ctx = context.WithoutCancel(ctx)
+	done, err := s.check(ctx, p.Scope, found.Record.ID, asker{by: p.KeyID, scribe: s.scribe(ctx, Request{
+		Principal: p, RequestID: requestID, Front: "rest", Connection: found.Record.Connection, Action: found.Record.Action,
+	})})
+	if err != nil {
+		s.metrics.checked("operator", "error")
+		return CheckResult{}, resolveFailure(done.rec, err)
 	}
-	view, err := s.view(ctx, p, found)
+	s.metrics.checked("operator", done.verdict)
+	s.log.InfoContext(ctx, "held write checked", "action_id", id, "verdict", done.verdict, "key_id", p.KeyID, "request_id", requestID)
+	view, err := s.Get(ctx, p, id)
 	if err != nil {
 		return CheckResult{}, err
 	}
-	return CheckResult{Verdict: "still_unknown", Detail: view.Check.Detail, View: view}, nil
+	return CheckResult{Verdict: done.verdict, Detail: done.detail, View: view}, nil
+}
+
+// forgottenKey warns who says that a write was not performed where the vendor
+// would not catch a mistake: a new one would be a second one.
+func forgottenKey(rec *dedupe.Record, now time.Time) string {
+	if rec.State != dedupe.NotDone || rec.VendorKey == "" || now.Before(rec.VendorKeyEnd) {
+		return ""
+	}
+	return "The vendor may have forgotten the key this write was sent under, so it will not recognise the next one: if this write was done after all, the next do does it a second time."
 }

@@ -100,6 +100,7 @@ func writeView(o *object, v actions.View) {
 	if v.Check != nil {
 		writeCheck(o, v.Check)
 	}
+	o.some("warning", v.Warning)
 	writeHistory(o, rec)
 	writePrevious(o, rec)
 }

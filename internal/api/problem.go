@@ -13,7 +13,6 @@ import (
 const (
 	unauthenticated      actions.Code = "unauthenticated"
 	methodNotAllowed     actions.Code = "method_not_allowed"
-	checkRunning         actions.Code = "check_running"
 	connectionFixed      actions.Code = "connection_fixed"
 	unsettledWrites      actions.Code = "unsettled_writes"
 	alreadyExists        actions.Code = "already_exists"
@@ -66,7 +65,7 @@ var kinds = map[actions.Code]kind{
 		detail: "This write is not held (any more), so there is nothing to check or resolve. GET the action to see how it stands."},
 	actions.StillPossible: {status: http.StatusConflict, title: "May still be sent", next: actions.FixRequest, retry: true,
 		detail: "The gateway process that owned this write might still send it, so it cannot be resolved yet. Wait as long as Retry-After says, then resolve it."},
-	checkRunning: {status: http.StatusConflict, title: "Check running", next: actions.FixRequest, retry: true,
+	actions.CheckRunning: {status: http.StatusConflict, title: "Check running", next: actions.FixRequest, retry: true,
 		detail: "This write is being checked at the vendor right now, so nothing was changed. Wait as long as Retry-After says, then GET the action."},
 	connectionFixed: {status: http.StatusConflict, title: "Fixed at creation", next: actions.FixRequest,
 		detail: "connector, config and base_url of a connection never change, so nothing was changed. Send the values it has, or make a connection of another name."},

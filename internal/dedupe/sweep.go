@@ -13,15 +13,20 @@ import (
 // sweep of one index moves.
 const sweepBatch = 256
 
+// Swept is how many actions a sweep moved.
+type Swept struct{ Held, Lapsed int }
+
+func (s Swept) total() int { return s.Held + s.Lapsed }
+
 // Sweep does what the clock asks of one scope: a write whose lease has lapsed
 // is held, a held write past its hold has lapsed. Every gateway sweeps; of two
-// that meet at one action, one moves it and the other finds it moved. It
-// returns how many actions it moved.
-func (c *Claims) Sweep(ctx context.Context, scope ledger.Scope) (int, error) {
-	moved := 0
+// that meet at one action, one moves it and the other finds it moved.
+func (c *Claims) Sweep(ctx context.Context, scope ledger.Scope) (Swept, error) {
+	var moved Swept
 	for _, index := range []ledger.Index{ledger.ByLease, ledger.ByHold} {
 		n, err := c.sweepIndex(ctx, scope, index)
-		moved += n
+		moved.Held += n.Held
+		moved.Lapsed += n.Lapsed
 		if err != nil {
 			return moved, err
 		}
@@ -31,11 +36,11 @@ func (c *Claims) Sweep(ctx context.Context, scope ledger.Scope) (int, error) {
 
 // sweepIndex reads on behind what it could not move, so that damaged records
 // keep nothing else from being noticed.
-func (c *Claims) sweepIndex(ctx context.Context, scope ledger.Scope, index ledger.Index) (moved int, err error) {
+func (c *Claims) sweepIndex(ctx context.Context, scope ledger.Scope, index ledger.Index) (moved Swept, err error) {
 	// A little ahead, because Now is an estimate: what is looked at too early is
 	// read, found not due on the store's own clock, and left.
 	span := ledger.EntryRange{Index: index, To: c.store.Now().Add(ledger.Drift), Limit: sweepBatch}
-	for moved < sweepBatch {
+	for moved.total() < sweepBatch {
 		due, err := c.store.Entries(ctx, scope, span)
 		if err != nil {
 			return moved, fmt.Errorf("sweep: %w", err)
@@ -45,8 +50,12 @@ func (c *Claims) sweepIndex(ctx context.Context, scope ledger.Scope, index ledge
 			if err != nil && !errors.Is(err, ErrUnreadable) && !errors.Is(err, ledger.ErrCorrupt) {
 				return moved, err
 			}
-			if done {
-				moved++
+			switch {
+			case err != nil:
+			case done == Held:
+				moved.Held++
+			case done == Lapsed:
+				moved.Lapsed++
 			}
 		}
 		if len(due) < span.Limit {
@@ -57,26 +66,27 @@ func (c *Claims) sweepIndex(ctx context.Context, scope ledger.Scope, index ledge
 	return moved, nil
 }
 
-// sweepOne moves one action if it is due. An unreadable record stays where it
-// is: it is never sent, and never mended by guessing.
-func (c *Claims) sweepOne(ctx context.Context, scope ledger.Scope, e ledger.Entry) (bool, error) {
+// sweepOne moves one action if it is due, and returns the state it moved it to,
+// 0 for none. An unreadable record stays where it is: it is never sent, and
+// never mended by guessing.
+func (c *Claims) sweepOne(ctx context.Context, scope ledger.Scope, e ledger.Entry) (State, error) {
 	if len(e.Member) != len(ActionID{}) {
-		return false, ErrUnreadable
+		return 0, ErrUnreadable
 	}
 	cur, twins, now, err := c.read(ctx, scope, ActionID([]byte(e.Member)))
 	if errors.Is(err, ErrNotFound) {
-		return false, nil
+		return 0, nil
 	}
 	if err != nil {
-		return false, err
+		return 0, err
 	}
 	switch {
 	case cur.leaseOver(now):
-		return true, c.holdNow(ctx, scope, cur, now, c.scribe)
+		return Held, c.holdNow(ctx, scope, cur, now, c.scribe)
 	case cur.State == Held && cur.over(now):
-		return true, c.lapseNow(ctx, scope, cur, twins, now)
+		return Lapsed, c.lapseNow(ctx, scope, cur, twins, now)
 	default:
-		return false, nil
+		return 0, nil
 	}
 }
 

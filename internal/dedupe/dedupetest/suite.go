@@ -232,7 +232,7 @@ func (f *fixture) sweep() int {
 	require.NoError(f, err)
 	n, err := f.claims.Sweep(f.Context(), f.scope)
 	require.NoError(f, err)
-	return n
+	return n.Held + n.Lapsed
 }
 
 func (f *fixture) get(h *dedupe.Handle) dedupe.Found {
