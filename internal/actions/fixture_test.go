@@ -289,7 +289,7 @@ func (v *vendor) Send(ctx context.Context, req wire.Request, permit wire.Permit)
 	if v.before != nil {
 		v.before()
 	}
-	if permit() != nil {
+	if permit != nil && permit() != nil {
 		return wire.Exchange{Phase: wire.NotSent, Reason: wire.ReasonNotPermitted}
 	}
 	v.mu.Lock()

@@ -48,7 +48,7 @@ func lapse(t *testing.T) (f *fixture, out <-chan answer, release func(x int)) {
 	f.clock.advance(lease)
 	moved, err := f.claims.Sweep(t.Context(), scope)
 	require.NoError(t, err)
-	require.Equal(t, 1, moved)
+	require.Equal(t, dedupe.Swept{Held: 1}, moved)
 	require.Equal(t, dedupe.Held, f.only().State)
 	f.fails(actions.OutcomeUnknown, `{}`) // a repeat is not sent
 	return f, out, func(status int) { end(answered(status, "", `{"late":true}`)) }

@@ -56,6 +56,6 @@ func (f *fixture) pastDamage(n int) {
 	require.NoError(f, err)
 	moved, err := f.over(d).Sweep(f.Context(), f.scope)
 	require.NoError(f, err)
-	require.Equal(f, 1, moved)
+	require.Equal(f, dedupe.Swept{Held: 1}, moved)
 	require.Equal(f, dedupe.Held, f.get(behind).Record.State)
 }
