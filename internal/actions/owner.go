@@ -92,10 +92,10 @@ func (o *owner) permit() error {
 	return nil
 }
 
-// within says whether less than span has passed. A clock that could not be read,
-// then or now, or that went backwards, proves nothing.
+// within says whether less than span has passed. A clock that cannot be read, or
+// went backwards, proves nothing; one that could not be read before reads less now.
 func within(span, from, to time.Duration) bool {
-	return from != clockFailed && to != clockFailed && from <= to && to-from < span
+	return to != clockFailed && from <= to && to-from < span
 }
 
 var errTooLate = errors.New("the claim is too old to send under")
