@@ -14,6 +14,12 @@ type Scopes interface {
 	Scopes(ctx context.Context, each func(ledger.Scope) error) error
 }
 
+// Sweeper does what the clock asks of one scope; dedupe's Claims do.
+type Sweeper interface {
+	Sweep(ctx context.Context, scope ledger.Scope) (dedupe.Swept, error)
+	Trim(ctx context.Context, scope ledger.Scope) error
+}
+
 // SweepEvery is how often every scope is swept: a lease that lapses unnoticed
 // is noticed within 5 s (CONTRACT 4).
 const SweepEvery = 2 * time.Second
@@ -21,13 +27,14 @@ const SweepEvery = 2 * time.Second
 const trimEvery = time.Hour
 
 // Sweep moves what the clock has moved, in every scope, until ctx ends. A scope
-// that fails is tried again the next time round.
-func Sweep(ctx context.Context, claims *dedupe.Claims, scopes Scopes, m *Metrics, log *slog.Logger) {
+// that fails is tried again the next time round; one that has more to move than
+// a sweep does, as after the end of a busy gateway, is not kept waiting.
+func Sweep(ctx context.Context, claims Sweeper, scopes Scopes, m *Metrics, log *slog.Logger) {
 	tick := time.NewTicker(SweepEvery)
 	defer tick.Stop()
 	var trimmed time.Time
 	for {
-		trim := time.Since(trimmed) >= trimEvery
+		trim, more := time.Since(trimmed) >= trimEvery, false
 		err := scopes.Scopes(ctx, func(scope ledger.Scope) error {
 			moved, err := claims.Sweep(ctx, scope)
 			m.swept.Add(float64(moved.Held + moved.Lapsed))
@@ -35,6 +42,7 @@ func Sweep(ctx context.Context, claims *dedupe.Claims, scopes Scopes, m *Metrics
 			if moved.Lapsed > 0 {
 				log.ErrorContext(ctx, "held writes lapsed with their outcome unknown", "count", moved.Lapsed)
 			}
+			more = more || err == nil && moved.More()
 			if err == nil && trim {
 				err = claims.Trim(ctx, scope)
 			}
@@ -50,6 +58,9 @@ func Sweep(ctx context.Context, claims *dedupe.Claims, scopes Scopes, m *Metrics
 			log.WarnContext(ctx, "tenants not listed for the sweep", "error", err)
 		case trim:
 			trimmed = time.Now()
+		}
+		if more {
+			continue
 		}
 		select {
 		case <-ctx.Done():

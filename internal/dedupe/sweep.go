@@ -10,13 +10,16 @@ import (
 )
 
 // sweepBatch is how many due actions are read at once, and about how many one
-// sweep of one index moves.
+// sweep of one index moves. A sweep that moved this many may have left some.
 const sweepBatch = 256
 
 // Swept is how many actions a sweep moved.
 type Swept struct{ Held, Lapsed int }
 
 func (s Swept) total() int { return s.Held + s.Lapsed }
+
+// More says whether the sweep may have left due actions for the next one.
+func (s Swept) More() bool { return s.total() >= sweepBatch }
 
 // Sweep does what the clock asks of one scope: a write whose lease has lapsed
 // is held, a held write past its hold has lapsed. Every gateway sweeps; of two
