@@ -217,7 +217,15 @@ func (f *fixture) events() []string {
 // eventually waits for something another goroutine does.
 func (f *fixture) eventually(what string, ok func() bool) {
 	f.Helper()
-	require.Eventually(f, ok, 10*time.Second, 2*time.Millisecond, what)
+	tick, deadline := time.NewTicker(2*time.Millisecond), time.After(10*time.Second)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			f.Fatal("it never was so: " + what)
+		}
+	}
 }
 
 func receive[T any](t testing.TB, c <-chan T) T {
@@ -278,6 +286,7 @@ type vendor struct {
 	asked int
 	sent  []wire.Request
 
+	panics bool
 	before func()                                                    // ahead of the permit
 	answer func(ctx context.Context, req wire.Request) wire.Exchange // nil: 201 {"ok":true}
 }
@@ -286,6 +295,9 @@ func (v *vendor) Send(ctx context.Context, req wire.Request, permit wire.Permit)
 	v.mu.Lock()
 	v.asked++
 	v.mu.Unlock()
+	if v.panics {
+		panic("in the sender")
+	}
 	if v.before != nil {
 		v.before()
 	}

@@ -64,19 +64,10 @@ func (c *checking) lookUp(ctx context.Context, index int, step connectors.CheckS
 func (c *checking) read(ctx context.Context, planned connectors.Request) (wire.Exchange, bool) {
 	timeout := min(c.h.action.Timeout, lookupTimeout)
 	for try := 1; ; try++ {
-		report, err := c.s.breakers.allow(c.conn.ID)
-		if err != nil {
-			c.why = "the vendor has been failing, so this connection is resting"
-			return wire.Exchange{}, false
+		x, asked := c.ask(ctx, planned, timeout)
+		if !asked {
+			return x, false
 		}
-		req := planned.Clone()
-		if err := c.h.spec.Auth.Apply(&req, c.creds); err != nil {
-			report(errNoVerdict)
-			c.cannot(ctx, "this connection's credential could not be used", err)
-			return wire.Exchange{}, false
-		}
-		x := c.s.sender.Send(ctx, wire.Request{Method: req.Method, URL: req.URL, Header: req.Header, Body: req.Body, Timeout: timeout}, nil)
-		report(breakerError(x))
 		whole := x.Phase == wire.Answered && x.Body.State != wire.Cut
 		if whole && (x.Status < 500 || try == lookupTries) {
 			return x, true
@@ -93,6 +84,26 @@ func (c *checking) read(ctx context.Context, planned connectors.Request) (wire.E
 			timer.Stop()
 		}
 	}
+}
+
+// ask sends a look-up once, and tells the breaker once, whatever happens. False
+// if it could not be sent at all.
+func (c *checking) ask(ctx context.Context, planned connectors.Request, timeout time.Duration) (wire.Exchange, bool) {
+	report, err := c.s.breakers.allow(c.conn.ID)
+	if err != nil {
+		c.why = "the vendor has been failing, so this connection is resting"
+		return wire.Exchange{}, false
+	}
+	learned := errNoVerdict // unless the vendor had a part in it
+	defer func() { report(learned) }()
+	req := planned.Clone()
+	if err := c.h.spec.Auth.Apply(&req, c.creds); err != nil {
+		c.cannot(ctx, "this connection's credential could not be used", err)
+		return wire.Exchange{}, false
+	}
+	x := c.s.sender.Send(ctx, wire.Request{Method: req.Method, URL: req.URL, Header: req.Header, Body: req.Body, Timeout: timeout}, nil)
+	learned = breakerError(x)
+	return x, true
 }
 
 // found settles the write with the record that carries its name.

@@ -31,15 +31,16 @@ func (c *checking) resend(ctx context.Context, rule connectors.CheckRule) bool {
 		c.why = "the vendor has been failing, so this connection is resting"
 		return false
 	}
+	learned := errNoVerdict // unless the vendor had a part in it
+	defer func() { report(learned) }()
 	permit, err := c.markResent(ctx, rule)
 	if err != nil {
-		report(errNoVerdict)
 		return false
 	}
 	x := c.s.sender.Send(ctx, wire.Request{
 		Method: req.Method, URL: req.URL, Header: req.Header, Body: req.Body, Timeout: c.h.action.Timeout,
 	}, permit)
-	report(breakerError(x))
+	learned = breakerError(x)
 	c.s.metrics.vendor.WithLabelValues(c.h.spec.Name).Observe(x.Duration.Seconds())
 	f := c.s.judge(ctx, c.h.subject(), x, newMask(c.creds))
 	c.probe("resend", f.word(), x, 0)
@@ -75,7 +76,7 @@ func (c *checking) markResent(ctx context.Context, rule connectors.CheckRule) (w
 		return nil, err
 	}
 	return func() error {
-		if c.s.boot()-issued >= lease*2/3 {
+		if !within(lease*2/3, issued, c.s.boot()) {
 			return errTooLate
 		}
 		return nil
