@@ -152,7 +152,7 @@ func (c *checking) run(ctx context.Context) {
 	}
 	for i, step := range steps {
 		c.plan = firstCheck(c.h.action.Checks)
-		settled := false
+		var settled bool
 		if step.Kind == connectors.Resend {
 			settled = c.resend(ctx, step.CheckRule)
 		} else {
