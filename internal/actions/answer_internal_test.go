@@ -34,6 +34,15 @@ func TestAStoredAnswerOfAnotherFormIsRefused(t *testing.T) {
 	}
 }
 
+func TestAStoredAnswerThatWasCutShortIsRefused(t *testing.T) {
+	whole, err := (&Answer{Kind: ResultNone}).encode()
+	require.NoError(t, err)
+	for n := range whole {
+		_, err := decodeAnswer(whole[:n]) // what was cut off still lies behind it
+		require.ErrorIs(t, err, errAnswerForm)
+	}
+}
+
 func FuzzDecodeAnswer(f *testing.F) {
 	for _, a := range []Answer{
 		{Kind: ResultJSON, Data: []byte(`{"a":1.10}`)},
