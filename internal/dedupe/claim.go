@@ -95,7 +95,7 @@ type Handle struct {
 type view struct {
 	now        time.Time
 	binding    ledger.Version
-	bound      *stored // nil: no binding, or it points to nothing
+	bound      *stored // nil: no binding
 	answer     []byte
 	twins      twinList
 	liveTwins  []stored // listed, unsettled and not over
@@ -206,11 +206,14 @@ func (c *Claims) look(snap ledger.Snapshot, cl *Claim) (view, error) {
 		if err != nil {
 			return v, err
 		}
-		if ok {
-			v.bound = &rec
-			if v.answer, err = answerIn(snap, rec.ID); err != nil {
-				return v, err
-			}
+		if !ok {
+			// A record outlives every binding to it (historyEnd), so this one was
+			// lost, and with it whether the write was made.
+			return v, ErrUnreadable
+		}
+		v.bound = &rec
+		if v.answer, err = answerIn(snap, rec.ID); err != nil {
+			return v, err
 		}
 	}
 	twins, err := twinsIn(snap, cl.Fingerprint)

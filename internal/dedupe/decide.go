@@ -123,10 +123,13 @@ func (c *Claims) twin(cl *Claim, v view, t stored) decision {
 	s := cl.step(v)
 	s.Expect = append(s.Expect,
 		ledger.Expect{Key: twinsKey(cl.Fingerprint), Version: v.twins.version}, t.expect())
-	s.Put = []ledger.Put{{Key: bindingKey(cl.Identity), Data: t.ID[:], Expires: t.HoldUntil.Add(bindSlack)}}
+	s.Put = []ledger.Put{{Key: bindingKey(cl.Identity), Data: t.ID[:], Expires: twinsEnd(t.Record)}}
 	s.Rows = [][]byte{cl.row(EventTwinRefused, v.now, t.Record)}
 	return decision{claimed: Claimed{Verdict: Twin, Now: v.now, Record: t.Record}, step: s}
 }
+
+// twinsEnd is when another identity is no longer bound to this action.
+func twinsEnd(r *Record) time.Time { return r.HoldUntil.Add(bindSlack) }
 
 func (c *Claims) acquire(cl *Claim, v view) (decision, error) {
 	s := cl.step(v)
@@ -222,13 +225,14 @@ func inheritedKey(v view, cl *Claim) string {
 	return old.VendorKey
 }
 
-// historyEnd is when an ended record may be forgotten.
+// historyEnd is when an ended record may be forgotten: not before its window's
+// end, and not before the bindings of its twins.
 func (c *Claims) historyEnd(r *Record) time.Time {
 	end := r.Settled
 	if end.IsZero() {
 		end = r.Created
 	}
-	return later(r.WindowEnd, end.Add(c.history))
+	return later(later(r.WindowEnd, twinsEnd(r)), end.Add(c.history))
 }
 
 // holdLost turns a write whose lease has lapsed into a held one.

@@ -3,6 +3,7 @@ package dedupetest
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -37,6 +38,32 @@ func damageCases() []testCase {
 		}},
 		{"does not fill the sweep's batches", func(f *fixture) {
 			f.pastDamage(260)
+		}},
+		{"a binding whose record is gone is never sent again", func(f *fixture) {
+			for i, state := range []dedupe.State{dedupe.InFlight, dedupe.Held, dedupe.Succeeded} {
+				r := derived(fmt.Sprint(i))
+				h := f.acquire(r)
+				if state != dedupe.InFlight {
+					f.settle(h, state, "x")
+				}
+				res, err := f.Store.Apply(f.Context(), f.scope, ledger.Step{
+					Nonce: ledger.NewNonce(), At: f.Store.Now(),
+					Delete: []ledger.Key{{Kind: ledger.Action, ID: string(h.Record.ID[:])}},
+				})
+				require.NoError(f, err)
+				require.True(f, res.Applied)
+				_, err = f.claims.Claim(f.Context(), f.newClaim(r))
+				require.ErrorIs(f, err, dedupe.ErrUnreadable, state)
+			}
+		}},
+		{"the record of a write outlives the identities of its twins", func(f *fixture) {
+			// With a window longer than the history nothing else keeps the record.
+			const long = history + 24*time.Hour
+			first := f.acquire(supplied("a", "x"), withWindow(long))
+			f.wants(dedupe.Twin, supplied("b", "x"))
+			f.settle(first, dedupe.Succeeded, "x")
+			f.Advance(long + tick)
+			f.wants(dedupe.Acquired, supplied("b", "x"))
 		}},
 	}
 }
