@@ -107,7 +107,7 @@ func loadConfig(flags map[string]string, environ []string, file string) (Config,
 	}
 	fromEnv := map[string]string{}
 	for _, pair := range environ {
-		if name, value, _ := strings.Cut(pair, "="); strings.HasPrefix(name, "GATEWAY_") {
+		if name, value, _ := strings.Cut(pair, "="); strings.HasPrefix(name, "GATEWAY_") && !slices.Contains(clientSettings(), name) {
 			fromEnv[name] = value
 		}
 	}
