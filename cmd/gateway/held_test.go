@@ -178,6 +178,7 @@ func TestClassAWaitsForAPersonUnlessTold(t *testing.T) {
 	require.Equal(t, requests[0].Body, requests[1].Body)
 	require.Equal(t, requests[0].Header, requests[1].Header, "the credential and the vendor's key included")
 	require.Equal(t, map[string]int{"1": 1}, shop.Effects())
+	require.Contains(t, metricsOf(t, app), `holdfast_checks_total{by="operator",verdict="succeeded"} 1`)
 	a.check(id).is(409, "not_held")
 	a.do("shop", "buy", `{"n":1}`).is(200, "succeeded").replayed()
 }
