@@ -64,6 +64,7 @@ func TestEveryBuiltinConforms(t *testing.T) {
 	require.NoError(t, err)
 	for _, s := range sources {
 		t.Run(s.File, func(t *testing.T) {
+			t.Parallel()
 			c, err := bench.Compile(s.Manifest)
 			require.NoError(t, err)
 			raw, err := builtin.Fixtures(c.Spec().Name)

@@ -18,11 +18,12 @@ type action struct {
 	result   *tree // nil: the vendor's body
 	usesBody bool  // result reads body
 	lookups  []*lookup
+	limits   connectors.RateLimits
 }
 
 func (b *builder) action(name string, f fileAction) *action {
 	at := child("/actions", name)
-	a := &action{spec: connectors.ActionSpec{
+	a := &action{limits: b.spec.Limits, spec: connectors.ActionSpec{
 		Name: name, Description: f.Description, Effect: f.Effect,
 		Input:         b.schema(&f.Input, child(at, "input")),
 		Timeout:       b.duration(child(at, "timeout"), f.Timeout),

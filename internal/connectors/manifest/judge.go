@@ -56,7 +56,7 @@ func (a *action) decide(ctx context.Context, i int, vars scope, ans reading) (co
 		if v.Reason == "" {
 			v.Reason = defaultReason(ans.Status)
 		}
-		v.RetryAfter = r.wait(ctx, vars, ans.Header)
+		v.RetryAfter = a.wait(ctx, r, vars, ans.Header)
 	case connectors.Refused:
 	case connectors.Succeeded:
 		if a.result != nil && (!a.usesBody || ans.state == isJSON) {
@@ -147,13 +147,45 @@ func oneLine(text string, limit int) string {
 // maxWait bounds a vendor's retry-after.
 const maxWait = 24 * time.Hour
 
-// wait is the vendor's hint when to come back: what the rule reads, else the
-// standard header.
-func (r rule) wait(ctx context.Context, vars scope, header http.Header) time.Duration {
+// wait is the vendor's hint when to come back: what the rule reads, else what
+// the manifest's rate_limit names; the standard header where the rule reads none.
+func (a *action) wait(ctx context.Context, r rule, vars scope, header http.Header) time.Duration {
 	if r.retryAfter != nil {
-		return waitOf(r.retryAfter.text(ctx, vars, maxCode), header)
+		if hint := waitOf(r.retryAfter.text(ctx, vars, maxCode), header); hint > 0 {
+			return hint
+		}
 	}
-	return waitOf(header.Get("Retry-After"), header)
+	names := []string{a.limits.RetryAfter}
+	if r.retryAfter == nil {
+		names = append(names, "Retry-After")
+	}
+	for _, name := range names {
+		if hint := waitOf(header.Get(name), header); hint > 0 {
+			return hint
+		}
+	}
+	if hint := waitOf(header.Get(a.limits.ResetSeconds), header); hint > 0 {
+		return hint
+	}
+	return waitUntil(header.Get(a.limits.ResetEpoch), header)
+}
+
+// waitUntil reads a time in seconds since 1970 or, as some have it, in
+// milliseconds. It is held against the answer's own Date, as a date is.
+func waitUntil(text string, header http.Header) time.Duration {
+	epoch, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
+	if err != nil || epoch <= 0 {
+		return 0
+	}
+	now, err := http.ParseTime(header.Get("Date"))
+	if err != nil {
+		return 0
+	}
+	at := time.Unix(epoch, 0)
+	if epoch > 1e11 {
+		at = time.UnixMilli(epoch)
+	}
+	return min(max(at.Sub(now), 0), maxWait)
 }
 
 // waitOf reads seconds, or a date (RFC 9110 section 10.2.3). A date is held

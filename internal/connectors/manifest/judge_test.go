@@ -278,3 +278,73 @@ func TestResult(t *testing.T) {
 	v = judge(t, mustCompile(t, small), answer(400, `{"code":"no"}`))
 	require.Nil(t, v.Result, "only what was done has a result")
 }
+
+func TestRateLimitHeadersThatTheManifestNames(t *testing.T) {
+	c := mustCompile(t, vary(t, "actions:\n", "rate_limit: {retry_after: X-Wait, reset_seconds: X-Left, reset_epoch: X-Reset}\nactions:\n"))
+	op := makeOp(`{"id":"a"}`)
+	const date = "Mon, 04 May 2026 03:02:01 GMT" // 1777863721
+	for _, row := range []struct {
+		headers []string
+		want    time.Duration
+	}{
+		{[]string{"X-Wait", "7", "Retry-After", "3"}, 7 * time.Second},
+		{[]string{"Retry-After", "3", "X-Left", "9"}, 3 * time.Second},
+		{[]string{"X-Left", "9", "X-Reset", "1777863800", "Date", date}, 9 * time.Second},
+		{[]string{"X-Reset", "1777863781", "Date", date}, time.Minute},
+		{[]string{"X-Reset", "1777863781000", "Date", date}, time.Minute},
+		{[]string{"X-Reset", "1777863781"}, 0}, // judging has no clock
+		{[]string{"X-Reset", "1777863000", "Date", date}, 0},
+		{[]string{"X-Reset", "soon", "Date", date}, 0},
+		{[]string{"X-Reset", "9999999999", "Date", date}, 24 * time.Hour},
+		{nil, 0},
+	} {
+		v, err := c.Judge(t.Context(), op, answer(429, `{}`, row.headers...))
+		require.NoError(t, err)
+		require.Equal(t, connectors.Retryable, v.Outcome)
+		require.Equal(t, row.want, v.RetryAfter, "%v", row.headers)
+	}
+}
+
+// The five kinds of auth are read into the contract, each with the credentials a
+// connection must have.
+func TestEveryKindOfAuth(t *testing.T) {
+	for auth, want := range map[string]connectors.Auth{
+		"{type: bearer, secret: t}":                           {Type: connectors.Bearer, Secret: "t", Prefix: "Bearer"},
+		"{type: bearer, secret: t, prefix: Token}":            {Type: connectors.Bearer, Secret: "t", Prefix: "Token"},
+		`{type: bearer, secret: t, prefix: ""}`:               {Type: connectors.Bearer, Secret: "t"},
+		"{type: basic, username: u, password: p}":             {Type: connectors.Basic, Username: "u", Password: "p"},
+		"{type: api_key, in: header, name: X-Key, secret: k}": {Type: connectors.APIKey, In: "header", Name: "X-Key", Secret: "k"},
+		"{type: api_key, in: query, name: key, secret: k}":    {Type: connectors.APIKey, In: "query", Name: "key", Secret: "k"},
+		`{type: oauth2_client_credentials, token_url: "https://v.example/t", client_id: i, client_secret: s, scopes: [a, b], client_auth: body}`: {
+			Type: connectors.OAuth2ClientCredentials, TokenURL: "https://v.example/t", ClientID: "i", ClientSecret: "s", Scopes: []string{"a", "b"}, ClientAuth: "body"},
+		`{type: oauth2_refresh, token_url: "https://v.example/t", client_id: i, client_secret: s, refresh_token: r, rotates: true}`: {
+			Type: connectors.OAuth2Refresh, TokenURL: "https://v.example/t", ClientID: "i", ClientSecret: "s", RefreshToken: "r", Rotates: true},
+	} {
+		c, err := compile(t, vary(t, "{type: bearer, secret: token}", auth))
+		require.NoError(t, err, auth)
+		require.Equal(t, want, c.Spec().Auth, auth)
+	}
+	for _, bad := range []string{
+		"{type: bearer}", "{type: bearer, secret: t, username: u}", "{type: basic, username: u}", "{type: api_key, in: body, name: n, secret: s}",
+		"{type: digest, secret: s}", `{type: oauth2_refresh, token_url: "http://v.example/t", client_id: i, client_secret: s, refresh_token: r}`,
+		`{type: oauth2_client_credentials, token_url: "https://v.example/t", client_id: i}`, "{}",
+	} {
+		_, err := compile(t, vary(t, "{type: bearer, secret: token}", bad))
+		require.Error(t, err, bad)
+	}
+}
+
+// A look-up that is no GET needs the page that says it only reads.
+func TestLookupThatPosts(t *testing.T) {
+	post := "{request: {method: POST, path: /v1/find, encoding: json, body: {m: {$: op.marker}}}, settle: 10s,"
+	get := "{request: {method: GET, path: /v1/things}, settle: 10s,"
+	_, err := compile(t, vary(t, get, post))
+	require.ErrorContains(t, err, "add reads")
+	c := mustCompile(t, vary(t, get, strings.Replace(post, "settle", `reads: "https://v.example/find", settle`, 1)))
+	op := makeOp(`{"id":"a"}`)
+	steps, err := c.Check(t.Context(), op)
+	require.NoError(t, err)
+	require.Equal(t, "POST", steps[1].Request.Method)
+	require.Equal(t, `{"m":"`+marker+`"}`, string(steps[1].Request.Body))
+	require.Empty(t, steps[1].Request.Header.Get("Idempotency-Key"), "a look-up carries no key")
+}
