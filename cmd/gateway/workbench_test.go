@@ -41,7 +41,7 @@ func TestConnectorsCommands(t *testing.T) {
 		out, err := gatewayCommand(t, "connectors", sub, dir)
 		require.EqualError(t, err, "1 found")
 		require.NotErrorAs(t, err, &usage)
-		require.Contains(t, out, file+":52 (/actions/create_thing/timeout): ")
+		require.Contains(t, out, file+":45 (/actions/create_thing/timeout): ")
 	}
 	_, err = gatewayCommand(t, "connectors", "lint", filepath.Join(dir, "absent"))
 	require.ErrorIs(t, err, os.ErrNotExist)
