@@ -103,7 +103,9 @@ func open(ctx context.Context, cfg Config, log *slog.Logger) (app *App, err erro
 	cfg.wire.EgressAllow = cfg.EgressAllow
 	a.wire = wire.New(cfg.wire)
 	journal := audit.NewLog(a.store)
+	limited := limitsOf(cfg, a.store.Now)
 	if a.service, err = actions.New(actions.Config{
+		Limits: limited.Tenants,
 		Claims: a.claims, Keys: a.directory, Accounts: book, Catalog: a.registry, Sealer: keys.ring, Sender: a.wire, Journal: journal, Ready: a.ready.last,
 		Window: cfg.ReplayWindow, MaxResult: cfg.MaxResult, Reconcile: cfg.reconcile, Metrics: a.metrics, Logger: log, Tracer: cfg.tracer,
 		BreakerRest: cfg.breakerRest,
@@ -111,6 +113,7 @@ func open(ctx context.Context, cfg Config, log *slog.Logger) (app *App, err erro
 		return nil, err
 	}
 	if a.front, err = api.New(api.Config{
+		Limits:  limited,
 		Actions: a.service, Tenants: a.directory, Connections: book, Connectors: a.registry, Audit: journal,
 		Registrar: catalog.NewRegistrar(a.catalog, a.registry, a.pinned(book), log),
 		Unsettled: a.claims.Unsettled, Ready: a.ready.now,

@@ -17,6 +17,7 @@ import (
 
 	"holdfast.dev/gateway/internal/actions"
 	"holdfast.dev/gateway/internal/ledger"
+	"holdfast.dev/gateway/internal/limits"
 	"holdfast.dev/gateway/internal/seal"
 	"holdfast.dev/gateway/internal/tenants"
 	"holdfast.dev/gateway/internal/wire"
@@ -44,6 +45,10 @@ type Config struct {
 	MaxResult    int64 // bytes of a result that is kept
 	DrainTimeout time.Duration
 
+	Limits          limits.Policy  // what a tenant may use, unless it has limits of its own
+	AddressRequests int64          // per second, of an address without a good key
+	TrustedProxies  []netip.Prefix // whose X-Forwarded-For is believed
+
 	// Only tests set these: how vendors are reached (their own authorities and
 	// names), where traces go, and how long a breaker rests (0: its default).
 	wire        wire.Config
@@ -60,6 +65,7 @@ func defaultConfig() Config {
 		Store: "embedded:./gateway-data", StoreTimeout: 2 * time.Second, RedisAck: "auto",
 		ReplayWindow: 24 * time.Hour, Lease: 30 * time.Second,
 		MaxBody: 1 << 20, MaxResult: 1 << 20, DrainTimeout: 30 * time.Second,
+		Limits: defaultLimits(), AddressRequests: defaultAddressRequests,
 	}
 }
 
@@ -76,7 +82,7 @@ func (s setting) env() string { return "GATEWAY_" + strings.ToUpper(s.key()) }
 func (s setting) key() string { return strings.ReplaceAll(s.name, "-", "_") }
 
 func settings() []setting {
-	return []setting{
+	return append([]setting{
 		{"listen", "address of the API; port 0 picks one", address(func(c *Config) *string { return &c.Listen })},
 		{"admin-listen", "address of metrics and health, not public", address(func(c *Config) *string { return &c.AdminListen })},
 		{"store", "embedded:FOLDER, redis://… or rediss://…", storeURL},
@@ -91,7 +97,7 @@ func settings() []setting {
 		{"max-body", "largest request", size(func(c *Config) *int64 { return &c.MaxBody })},
 		{"max-result", "largest result that is kept", size(func(c *Config) *int64 { return &c.MaxResult })},
 		{"drain-timeout", "how long running calls may finish after SIGTERM", duration(func(c *Config) *time.Duration { return &c.DrainTimeout }, 0, time.Hour)},
-	}
+	}, limitSettings()...)
 }
 
 // loadConfig reads flags (by their full names, "--listen") over environment over file over defaults. The error
@@ -249,16 +255,21 @@ func folder(c *Config, v string) error {
 }
 
 func prefixes(c *Config, v string) error {
+	list, err := parsePrefixes(v)
+	c.EgressAllow = list
+	return err
+}
+
+func parsePrefixes(v string) ([]netip.Prefix, error) {
 	var out []netip.Prefix
 	for part := range strings.SplitSeq(v, ",") {
 		p, err := netip.ParsePrefix(strings.TrimSpace(part))
 		if err != nil {
-			return errors.New("must be networks such as 10.0.0.0/8, separated by commas")
+			return nil, errors.New("must be networks such as 10.0.0.0/8, separated by commas")
 		}
 		out = append(out, p.Masked())
 	}
-	c.EgressAllow = out
-	return nil
+	return out, nil
 }
 
 // size reads a number of bytes, with KiB or MiB if wanted.

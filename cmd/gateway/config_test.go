@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
+
+	"holdfast.dev/gateway/internal/limits"
 )
 
 func TestDefaultsAreThoseOfTheContract(t *testing.T) {
@@ -46,6 +48,8 @@ func TestEveryFlagReachesItsSetting(t *testing.T) {
 		"redis-ack": "none", "admin-key": strings.Repeat("k", 32), "secret-key": testSecretKey, "connectors-dir": dir,
 		"egress-allow": "10.0.0.0/8, 192.168.1.7/16", "replay-window": "48h", "lease": "40s",
 		"max-body": "3MiB", "max-result": "5KiB", "drain-timeout": "7s",
+		"tenant-requests-per-second": "11", "tenant-writes-per-second": "0", "tenant-concurrent-calls": "13", "tenant-new-identities": "14",
+		"address-requests-per-second": "15", "trusted-proxies": "10.1.0.0/16,fd00::/8",
 	}
 	var args []string
 	for _, s := range settings() {
@@ -73,6 +77,9 @@ func TestEveryFlagReachesItsSetting(t *testing.T) {
 	require.EqualValues(t, 3<<20, c.MaxBody)
 	require.EqualValues(t, 5<<10, c.MaxResult)
 	require.Equal(t, 7*time.Second, c.DrainTimeout)
+	require.Equal(t, limits.Policy{RequestsPerSecond: 11, ConcurrentCalls: 13, NewWrites: 14}, c.Limits)
+	require.EqualValues(t, 15, c.AddressRequests)
+	require.Equal(t, "[10.1.0.0/16 fd00::/8]", fmt.Sprint(c.TrustedProxies))
 }
 
 func TestEveryProblemIsListedAndNoValueShown(t *testing.T) {

@@ -110,7 +110,7 @@ func onBothStores(t *testing.T, run func(t *testing.T, cfg Config)) {
 	})
 }
 
-func testConfig(t *testing.T) Config {
+func testConfig(t testing.TB) Config {
 	cfg := defaultConfig()
 	cfg.Listen, cfg.AdminListen = "127.0.0.1:0", "127.0.0.1:0"
 	cfg.AdminKeys, cfg.SecretKey = []string{testAdminKey}, testSecretKey
@@ -121,7 +121,7 @@ func testConfig(t *testing.T) Config {
 }
 
 // connectorsDir writes the connectors of these tests into a folder of their own.
-func connectorsDir(t *testing.T) string {
+func connectorsDir(t testing.TB) string {
 	dir := t.TempDir()
 	for name, manifest := range testManifests() {
 		writeManifest(t, dir, name, "1.0.0", manifest)
@@ -129,7 +129,7 @@ func connectorsDir(t *testing.T) string {
 	return dir
 }
 
-func writeManifest(t *testing.T, dir, name, version, manifest string) {
+func writeManifest(t testing.TB, dir, name, version, manifest string) {
 	t.Helper()
 	folder := filepath.Join(dir, name, version)
 	require.NoError(t, os.MkdirAll(folder, 0o755))
@@ -200,7 +200,7 @@ func (l *logs) String() string {
 }
 
 // boot starts the gateway in this process.
-func boot(t *testing.T, cfg Config) (*App, *logs) {
+func boot(t testing.TB, cfg Config) (*App, *logs) {
 	t.Helper()
 	out := &logs{}
 	app, err := open(t.Context(), cfg, slog.New(slog.NewJSONHandler(out, nil)))
@@ -212,7 +212,7 @@ func boot(t *testing.T, cfg Config) (*App, *logs) {
 
 // agent speaks to a gateway as one tenant.
 type agent struct {
-	t    *testing.T
+	t    testing.TB
 	base string
 	key  string
 	name string // of the tenant
@@ -231,7 +231,7 @@ func newTenantName() string {
 }
 
 // newAgent makes a tenant with a key for everything.
-func newAgent(t *testing.T, base string) *agent {
+func newAgent(t testing.TB, base string) *agent {
 	t.Helper()
 	a := &agent{t: t, base: base, name: newTenantName()}
 	admin := &agent{t: t, base: base, key: testAdminKey}
@@ -258,7 +258,7 @@ func (a *agent) connect(name, connector, baseURL string) {
 }
 
 type reply struct {
-	t      *testing.T
+	t      testing.TB
 	status int
 	header http.Header
 	raw    []byte
@@ -410,7 +410,7 @@ func (a *agent) events(query string) []string {
 // eventually waits for a condition that other goroutines or processes make
 // true, and fails if they do not within the time. The condition runs on the
 // test's own goroutine, so it may insist on things.
-func eventually(t *testing.T, within time.Duration, what string, ok func() bool) {
+func eventually(t testing.TB, within time.Duration, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -431,7 +431,7 @@ func gated(gate <-chan struct{}, then vendortest.Behaviour) vendortest.Behaviour
 }
 
 // rawMember returns the exact bytes of a member of a JSON object.
-func rawMember(t *testing.T, raw []byte, name string) string {
+func rawMember(t testing.TB, raw []byte, name string) string {
 	t.Helper()
 	members, err := strictjson.Members(raw)
 	require.NoError(t, err)

@@ -31,6 +31,7 @@ const (
 	TwinUnsettled     Code = "twin_unsettled"
 	AnswerNotSaved    Code = "answer_not_saved"
 	VendorRefused     Code = "vendor_refused"
+	RateLimited       Code = "rate_limited"
 	VendorRateLimited Code = "vendor_rate_limited"
 	NotSent           Code = "not_sent"
 	VendorUnavailable Code = "vendor_unavailable"

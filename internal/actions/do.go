@@ -8,6 +8,7 @@ import (
 	"holdfast.dev/gateway/internal/audit"
 	"holdfast.dev/gateway/internal/dedupe"
 	"holdfast.dev/gateway/internal/ledger"
+	"holdfast.dev/gateway/internal/limits"
 )
 
 // guardTries bounds how often a claim is made again because the connection was
@@ -62,7 +63,9 @@ func (s *Service) claim(ctx context.Context, req Request) (*write, dedupe.Claime
 			return nil, dedupe.Claimed{}, s.deny(ctx, req, e)
 		}
 		s.prepare(ctx, w)
+		s.admit(w)
 		claimed, err := s.claimOnce(ctx, w)
+		w.charge(claimed, err)
 		if errors.Is(err, dedupe.ErrGuard) {
 			continue
 		}
@@ -75,6 +78,9 @@ func (s *Service) claim(ctx context.Context, req Request) (*write, dedupe.Claime
 		}
 		s.metrics.claims.WithLabelValues(string(claimed.Verdict)).Inc()
 		if claimed.Verdict == dedupe.WouldAcquire && !req.DryRun {
+			if w.exceeded != nil {
+				return nil, claimed, s.limited(ctx, w)
+			}
 			return nil, claimed, s.deny(ctx, req, w.refusal)
 		}
 		return w, claimed, nil
@@ -106,6 +112,7 @@ func (s *Service) claimOnce(ctx context.Context, w *write) (dedupe.Claimed, erro
 		}),
 		MayAcquire: w.refusal == nil, DryRun: w.req.DryRun,
 		RetryRefused: w.req.RetryRefused, AllowDuplicate: w.req.AllowDuplicate,
+		Tally:  limits.Tally,
 		Scribe: s.scribe(ctx, w.req),
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"holdfast.dev/gateway/internal/dedupe"
+	"holdfast.dev/gateway/internal/limits"
 )
 
 // Metrics are the counters of the path of a write. Labels come from fixed sets:
@@ -11,6 +12,7 @@ import (
 type Metrics struct {
 	claims      *prometheus.CounterVec
 	outcomes    *prometheus.CounterVec
+	limited     *prometheus.CounterVec
 	vendor      *prometheus.HistogramVec
 	leaseLost   prometheus.Counter
 	lateAnswers prometheus.Counter
@@ -31,6 +33,9 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "holdfast_outcomes_total", Help: "Vendor calls by connector and outcome.",
 		}, []string{"connector", "outcome"}),
+		limited: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "holdfast_writes_limited_total", Help: "New writes refused by a limit of their tenant.",
+		}, []string{"limit"}),
 		vendor: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "holdfast_vendor_duration_seconds", Help: "Time of vendor calls.",
 			Buckets: []float64{.005, .02, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300},
@@ -49,12 +54,15 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		m.claims.WithLabelValues(string(v))
 	}
 	m.claims.WithLabelValues("store_error")
+	for _, limit := range []string{limits.Writes, limits.Calls, limits.NewWrites} {
+		m.limited.WithLabelValues(limit)
+	}
 	for _, by := range []string{"operator", "reconciler"} {
 		for _, verdict := range []string{verdictSucceeded, verdictNotPerformed, verdictStillUnknown, verdictConflict, "error"} {
 			m.checks.WithLabelValues(by, verdict)
 		}
 	}
-	r.MustRegister(m.claims, m.outcomes, m.vendor, m.leaseLost, m.lateAnswers, m.resolved, m.swept, m.lapsed, m.recovered, m.checks)
+	r.MustRegister(m.claims, m.outcomes, m.limited, m.vendor, m.leaseLost, m.lateAnswers, m.resolved, m.swept, m.lapsed, m.recovered, m.checks)
 	return m
 }
 

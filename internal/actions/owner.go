@@ -57,6 +57,7 @@ func (o *owner) carry(ctx context.Context, told chan<- done) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(o.s.base, cancel)()
+	defer o.w.place.Done()
 
 	renewing, stopRenewing := context.WithCancel(ctx)
 	o.stopRenewing = stopRenewing

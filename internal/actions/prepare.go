@@ -13,6 +13,7 @@ import (
 	"holdfast.dev/gateway/internal/dedupe"
 	"holdfast.dev/gateway/internal/identity"
 	"holdfast.dev/gateway/internal/ledger"
+	"holdfast.dev/gateway/internal/limits"
 	"holdfast.dev/gateway/internal/strictjson"
 )
 
@@ -37,6 +38,11 @@ type write struct {
 	// refusal is why a new write would not be run. It is kept, not answered: a
 	// write that exists already is answered first, whatever has changed since.
 	refusal *Error
+
+	// place is what the tenant's limits gave the write, and exceeded why they did
+	// not.
+	place    *limits.Permit
+	exceeded *limits.Exceeded
 }
 
 // identify finds out which write a request is. An error here leaves nothing to

@@ -15,6 +15,7 @@ import (
 	"holdfast.dev/gateway/internal/connectors"
 	"holdfast.dev/gateway/internal/dedupe"
 	"holdfast.dev/gateway/internal/ledger"
+	"holdfast.dev/gateway/internal/limits"
 	"holdfast.dev/gateway/internal/wire"
 )
 
@@ -67,6 +68,9 @@ type Config struct {
 	Sender   Sender
 	Journal  Journal
 
+	// Limits bound what a tenant may use; nil: nothing does.
+	Limits *limits.Limiter
+
 	// Ready says whether a claim made now would be safe. It must not block: it is
 	// asked on every call.
 	Ready func() error
@@ -99,6 +103,7 @@ type Service struct {
 	sealer   Sealer
 	sender   Sender
 	journal  Journal
+	limits   *limits.Limiter
 	ready    func() error
 
 	window    time.Duration
@@ -148,7 +153,7 @@ func New(c Config) (*Service, error) {
 	base, stop := context.WithCancel(context.Background())
 	return &Service{
 		claims: c.Claims, keys: c.Keys, accounts: c.Accounts, catalog: c.Catalog, sealer: c.Sealer,
-		sender: c.Sender, journal: c.Journal, ready: c.Ready,
+		sender: c.Sender, journal: c.Journal, limits: c.Limits, ready: c.Ready,
 		window: c.Window, maxResult: c.MaxResult, reconcile: c.Reconcile,
 		metrics: c.Metrics, log: c.Logger, tracer: c.Tracer.Tracer("holdfast.dev/gateway/internal/actions"),
 		boot: c.Boot, breakers: newBreakers(c.BreakerRest),

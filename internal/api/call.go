@@ -46,6 +46,9 @@ type call struct {
 	start time.Time
 	who   tenants.Principal // zero on a public route
 
+	counted  bool  // against its address
+	mostBody int64 // bytes the tenant's requests may have; 0: no limit of its own
+
 	// For the access log.
 	code   actions.Code
 	action string // id

@@ -39,6 +39,9 @@ func (c *call) readYAML(most int64) ([]byte, error) {
 }
 
 func (c *call) read(most int64) ([]byte, error) {
+	if c.mostBody > 0 {
+		most = min(most, c.mostBody)
+	}
 	if c.r.ContentLength > most {
 		return nil, refuseLarge(most)
 	}

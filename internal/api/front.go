@@ -30,7 +30,9 @@ type route struct {
 // of answering.
 type front struct {
 	echo    *echo.Echo
-	journal journal // nil where nobody is authenticated
+	who     authenticator // nil where nobody is authenticated
+	journal journal       // nil likewise
+	limits  Limits
 	log     *slog.Logger
 	level   slog.Level // of the line for each request
 	now     func() time.Time
@@ -38,16 +40,14 @@ type front struct {
 	methods map[string][]string // path → methods
 }
 
-func newFront(log *slog.Logger, now func() time.Time, m *metrics, who authenticator, j journal, routes []route) *front {
-	f := &front{echo: echo.New(), journal: j, log: log, level: slog.LevelInfo, now: now, metrics: m, methods: make(map[string][]string)}
+func newFront(log *slog.Logger, now func() time.Time, m *metrics, who authenticator, j journal, l Limits, routes []route) *front {
+	f := &front{echo: echo.New(), who: who, journal: j, limits: l, log: log, level: slog.LevelInfo, now: now, metrics: m, methods: make(map[string][]string)}
 	f.echo.HideBanner, f.echo.HidePort = true, true
 	f.echo.HTTPErrorHandler = f.answerError
-	// The address of the connection itself. What a client says of itself in
-	// X-Forwarded-For is not believed.
-	f.echo.IPExtractor = echo.ExtractIPDirect()
+	f.echo.IPExtractor = client(l.TrustedProxies)
 	f.echo.Use(f.observe)
 	for _, rt := range routes {
-		f.echo.Add(rt.method, rt.path, f.serve(rt, who))
+		f.echo.Add(rt.method, rt.path, f.serve(rt))
 		f.methods[rt.path] = append(f.methods[rt.path], rt.method)
 	}
 	for _, m := range f.methods {
@@ -58,15 +58,23 @@ func newFront(log *slog.Logger, now func() time.Time, m *metrics, who authentica
 
 // serve stands before each handler: who asks, and may they. It comes before the
 // body is read.
-func (f *front) serve(rt route, who authenticator) echo.HandlerFunc {
+func (f *front) serve(rt route) echo.HandlerFunc {
 	return func(ec echo.Context) error {
 		c := callOf(ec)
 		if rt.replays {
 			c.w.Header().Set(headerIdempotentReplayed, boolText(false))
 		}
+		if err := f.admitAddress(c); err != nil {
+			return err
+		}
 		if !rt.access.public {
 			var err error
-			if c.who, err = authenticate(c.ctx(), who, c.r.Header); err != nil {
+			c.who, err = authenticate(c.ctx(), f.who, c.r.Header)
+			f.authenticated(c, err)
+			if err != nil {
+				return err
+			}
+			if err := f.admitTenant(c); err != nil {
 				return err
 			}
 			if err := rt.access.check(c.who); err != nil {

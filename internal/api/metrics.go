@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"holdfast.dev/gateway/internal/actions"
+	"holdfast.dev/gateway/internal/limits"
 )
 
 // metrics counts requests and problems. Labels come from the tables of routes
@@ -15,6 +16,7 @@ type metrics struct {
 	requests *prometheus.CounterVec
 	duration *prometheus.HistogramVec
 	problems *prometheus.CounterVec
+	limited  *prometheus.CounterVec
 }
 
 func newMetrics(r prometheus.Registerer, routes []route) (*metrics, error) {
@@ -30,13 +32,19 @@ func newMetrics(r prometheus.Registerer, routes []route) (*metrics, error) {
 			Name: "holdfast_problems_total", Help: "Answers that were no success, by code.",
 		}, []string{"code"}),
 	}
+	m.limited = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "holdfast_requests_limited_total", Help: "Requests refused before anything was done for them: by the limit of a tenant, or of an address without a good key.",
+	}, []string{"limit"})
+	for _, limit := range []string{limits.Requests, limitAddress} {
+		m.limited.WithLabelValues(limit)
+	}
 	for code := range kinds {
 		m.problems.WithLabelValues(string(code))
 	}
 	for _, rt := range routes {
 		m.duration.WithLabelValues(rt.method, rt.path)
 	}
-	for _, c := range []prometheus.Collector{m.requests, m.duration, m.problems} {
+	for _, c := range []prometheus.Collector{m.requests, m.duration, m.problems, m.limited} {
 		if err := r.Register(c); err != nil {
 			return nil, err
 		}

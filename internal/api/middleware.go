@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -70,6 +71,11 @@ func (f *front) guarded(next echo.HandlerFunc, c *call) (err error) {
 	if c.r.Method == http.MethodOptions && c.echo.Path() != "" {
 		// echo would answer 204; the contract has 405 for every other method.
 		return echo.ErrMethodNotAllowed
+	}
+	if !slices.Contains(f.methods[c.echo.Path()], c.r.Method) { // serve does it for a route
+		if err := f.admitAddress(c); err != nil {
+			return err
+		}
 	}
 	return next(c.echo)
 }

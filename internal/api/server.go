@@ -44,6 +44,7 @@ type Config struct {
 	// words why not, and is shown on the admin listener.
 	Ready func(context.Context) error
 
+	Limits  Limits
 	MaxBody int64         // bytes of a request body
 	Window  time.Duration // replay window of an action that names none
 
@@ -123,8 +124,8 @@ func New(c Config) (*Server, error) {
 		return nil, err
 	}
 	server := &Server{
-		public: newFront(c.Logger, c.Now, m, c.Tenants, c.Audit, public),
-		admin:  newFront(c.Logger, c.Now, m, nil, nil, admin),
+		public: newFront(c.Logger, c.Now, m, c.Tenants, c.Audit, c.Limits, public),
+		admin:  newFront(c.Logger, c.Now, m, nil, nil, Limits{}, admin),
 	}
 	server.admin.level = slog.LevelDebug // probes come every few seconds
 	return server, nil

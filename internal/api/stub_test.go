@@ -144,7 +144,7 @@ type gateway struct {
 	reg    *prometheus.Registry
 }
 
-func newGateway(t *testing.T) *gateway {
+func newGateway(t *testing.T, changes ...func(*api.Config)) *gateway {
 	t.Helper()
 	g := &gateway{service: &service{conns: &book{}}, t: t, logs: &bytes.Buffer{}, reg: prometheus.NewRegistry()}
 	g.people = &people{service: g.service}
@@ -161,7 +161,11 @@ func newGateway(t *testing.T) *gateway {
 		}
 	}
 	g.ready = func() error { return nil }
-	server, err := api.New(g.config())
+	config := g.config()
+	for _, change := range changes {
+		change(&config)
+	}
+	server, err := api.New(config)
 	require.NoError(t, err)
 	g.server, g.public = server, server.Handler()
 	return g
@@ -253,6 +257,7 @@ type people struct {
 	newKey  func(tenants.Ref, tenants.NewKey) (string, tenants.APIKey, error)
 	keys    func(tenants.Ref) ([]tenants.APIKey, string, error)
 	revoke  func(tenants.Ref, string) error
+	known   func(string) bool
 	life    func(id, incarnation string) (tenants.Ref, error)
 	service *service
 }
@@ -264,6 +269,8 @@ func (p *people) FindLife(_ context.Context, id, incarnation string) (tenants.Re
 func (p *people) Authenticate(_ context.Context, key string) (tenants.Principal, error) {
 	return p.service.authenticate(key)
 }
+
+func (p *people) Known(key string) bool { return p.known != nil && p.known(key) }
 
 func (p *people) GetTenant(_ context.Context, id string) (tenants.Tenant, error) { return p.get(id) }
 

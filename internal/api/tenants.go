@@ -179,7 +179,7 @@ func writeTenant(o *object, t tenants.Tenant) {
 			name  string
 			value int64
 		}{
-			{"writes_per_second", t.Limits.WritesPerSecond}, {"concurrent_calls", t.Limits.ConcurrentCalls},
+			{"requests_per_second", t.Limits.RequestsPerSecond}, {"writes_per_second", t.Limits.WritesPerSecond}, {"concurrent_calls", t.Limits.ConcurrentCalls},
 			{"new_identities", t.Limits.NewIdentities}, {"max_body", t.Limits.MaxBody},
 		} {
 			if limit.value != 0 {

@@ -52,6 +52,9 @@ func layers() []layer {
 		{pkg: "tenants", may: "ledger seal strictjson audit"},
 		{pkg: "connections", may: "ledger seal strictjson audit"},
 
+		// How much each tenant may use.
+		{pkg: "limits", may: "ledger tenants"},
+
 		{pkg: "catalog", may: "ledger audit connectors"},
 
 		// Drivers serve the ledger's contract, and see nothing of what is stored.
@@ -59,10 +62,10 @@ func layers() []layer {
 		{pkg: "redisstore", may: "ledger"},
 
 		// The one path of a write, the front, the program.
-		{pkg: "actions", may: leaves + records + rules},
-		{pkg: "api", may: leaves + records + rules + "actions ."},
+		{pkg: "actions", may: leaves + records + rules + "limits"},
+		{pkg: "api", may: leaves + records + rules + "actions limits ."},
 		{pkg: "cmd/gateway", may: leaves + records + rules +
-			"actions api catalog connectors/manifest connectors/builtin connectors/workbench pebblestore redisstore telemetry sandbox"},
+			"actions limits api catalog connectors/manifest connectors/builtin connectors/workbench pebblestore redisstore telemetry sandbox"},
 	}
 }
 

@@ -68,6 +68,9 @@ type Claim struct {
 	RetryRefused   bool // a stored refusal does not stop the claim
 	AllowDuplicate bool // an unsettled twin does not stop the claim
 
+	// Tally, if set, names a counter that an acquisition adds to in its own step.
+	Tally func(at time.Time) ledger.Add
+
 	Scribe Scribe
 }
 
@@ -79,6 +82,7 @@ type Claimed struct {
 	Answer  []byte    // of a Replayed success
 	Replays int64     // this one included
 	Handle  *Handle   // of an Acquired
+	Tally   int64     // of an Acquired: the counter with it, if there is one
 }
 
 // Handle is the owner's grip on an acquired action: what it renews and settles
@@ -150,6 +154,9 @@ func (c *Claims) Claim(ctx context.Context, cl Claim) (Claimed, error) {
 		case res.Applied:
 			if d.claimed.Verdict == Replayed && len(res.Counters) == 1 {
 				d.claimed.Replays = res.Counters[0]
+			}
+			if d.acquires && len(res.Counters) == 1 {
+				d.claimed.Tally = res.Counters[0]
 			}
 			return d.claimed, nil
 		}

@@ -158,6 +158,9 @@ func (c *Claims) acquire(cl *Claim, v view) (decision, error) {
 		ledger.Put{Key: actionKey(ledger.Request, rec.ID), Data: draft.Request},
 		ledger.Put{Key: twinsKey(cl.Fingerprint), Data: joinIDs(twins)},
 	)
+	if cl.Tally != nil {
+		s.Add = append(s.Add, cl.Tally(at))
+	}
 	s.Index = append(s.Index, createdEntry(rec), leaseEntry(rec))
 	s.Rows = append(s.Rows, cl.row(EventClaimed, at, rec))
 	version := s.Nonce.Version()

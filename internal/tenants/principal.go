@@ -47,6 +47,7 @@ type Principal struct {
 	// Suspended: what exists is answered, nothing new is sent. It is true also
 	// while the tenant is being deleted.
 	Suspended bool
+	Limits    Limits // the tenant's own; zero members: the gateway's
 
 	guards []ledger.Expect
 }

@@ -33,10 +33,11 @@ type Tenant struct {
 
 // Limits bound what a tenant may use. Zero means the gateway's default.
 type Limits struct {
-	WritesPerSecond int64 `json:"writes_per_second,omitempty"` // new writes
-	ConcurrentCalls int64 `json:"concurrent_calls,omitempty"`  // calls to vendors at once
-	NewIdentities   int64 `json:"new_identities,omitempty"`    // distinct writes in a replay window
-	MaxBody         int64 `json:"max_body,omitempty"`          // bytes of a request
+	RequestsPerSecond int64 `json:"requests_per_second,omitempty"` // of any kind
+	WritesPerSecond   int64 `json:"writes_per_second,omitempty"`   // new writes
+	ConcurrentCalls   int64 `json:"concurrent_calls,omitempty"`    // calls to vendors at once
+	NewIdentities     int64 `json:"new_identities,omitempty"`      // distinct writes in a replay window
+	MaxBody           int64 `json:"max_body,omitempty"`            // bytes of a request
 }
 
 // NewTenant is what a tenant is created from.
@@ -101,7 +102,7 @@ func (p *problems) limits(l Limits) {
 		name  string
 		value int64
 	}{
-		{"writes_per_second", l.WritesPerSecond}, {"concurrent_calls", l.ConcurrentCalls},
+		{"requests_per_second", l.RequestsPerSecond}, {"writes_per_second", l.WritesPerSecond}, {"concurrent_calls", l.ConcurrentCalls},
 		{"new_identities", l.NewIdentities}, {"max_body", l.MaxBody},
 	} {
 		if limit.value < 0 {

@@ -56,6 +56,13 @@ func (u *uses) note(k *storedKey, scope ledger.Scope, at time.Time) {
 	u.byID[k.ID] = last
 }
 
+func (u *uses) has(id string) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	_, known := u.byID[id]
+	return known
+}
+
 // due lists the uses to be written down, and forgets keys that were written and
 // not used since.
 func (u *uses) due(now time.Time) map[string]use {

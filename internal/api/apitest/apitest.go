@@ -98,7 +98,8 @@ func (d *description) unrouted(resp *http.Response, body []byte) error {
 	if got := resp.Header.Get("Content-Type"); got != "application/problem+json" {
 		return fmt.Errorf("no such operation, and it was answered with %q", got)
 	}
-	want := map[int]string{http.StatusNotFound: "not_found", http.StatusMethodNotAllowed: "method_not_allowed"}[resp.StatusCode]
+	want := map[int]string{http.StatusNotFound: "not_found", http.StatusMethodNotAllowed: "method_not_allowed",
+		http.StatusTooManyRequests: "rate_limited"}[resp.StatusCode]
 	if want == "" || !strings.Contains(string(body), `"code":"`+want+`"`) {
 		return fmt.Errorf("no such operation, and it was answered %d", resp.StatusCode)
 	}
