@@ -76,16 +76,16 @@ func (s subject) connectTo(a *agent, name, base string, config json.RawMessage) 
 // codes it may come to.
 type conformanceFault struct {
 	name    string
-	base    func(t *testing.T) string // where nothing arrives
+	base func(t testing.TB) string // where nothing arrives
 	behave  vendortest.Behaviour
 	allowed []string
 }
 
 func conformanceFaults(stranger string) []conformanceFault {
 	held, unsent := []string{"outcome_unknown"}, []string{"not_sent"}
-	at := func(u string) func(*testing.T) string { return func(*testing.T) string { return u } }
+	at := func(u string) func(testing.TB) string { return func(testing.TB) string { return u } }
 	return []conformanceFault{
-		{name: "refused", base: func(t *testing.T) string { return vendortest.RefusedURL(t) }, allowed: unsent},
+		{name: "refused", base: func(t testing.TB) string { return vendortest.RefusedURL(t) }, allowed: unsent},
 		{name: "dns", base: at("https://nowhere.example"), allowed: unsent},
 		{name: "tls", base: at(stranger), allowed: unsent},
 		{name: "cut before the headers", behave: vendortest.CloseAfterBody, allowed: held},
