@@ -13,9 +13,9 @@ import (
 	"holdfast.dev/gateway/internal/vendortest"
 )
 
-// The hours of held writes are seconds here: a lease of two, a time-out of 300 ms,
+// The hours of held writes are seconds here: a lease of three, a time-out of 300 ms,
 // a settle of one, and a reconciler that looks every 50 ms.
-const heldLease = 2 * time.Second
+const heldLease = 3 * time.Second
 
 func heldConfig(t *testing.T, cfg Config) Config {
 	cfg.Lease = heldLease
@@ -71,7 +71,9 @@ actions:
 		"shop-b":       fmt.Sprintf(form, "shop-b", clientID, one(byID, "1s")),
 		"shop-b-slow":  fmt.Sprintf(form, "shop-b-slow", clientID, one(byID, "3s")),
 		"shop-c":       fmt.Sprintf(form, "shop-c", "", one(search, "1s", "still_unknown")),
-		"shop-d":       fmt.Sprintf(form, "shop-d", "", "[]"),
+		"shop-c-slow": strings.Replace(fmt.Sprintf(form, "shop-c-slow", "", one(search, "5s", "still_unknown")),
+			"timeout: 300ms", "timeout: 20s", 1),
+		"shop-d": fmt.Sprintf(form, "shop-d", "", "[]"),
 	}
 }
 

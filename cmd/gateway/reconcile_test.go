@@ -98,18 +98,19 @@ func TestKilledInTheMiddleOfACheck(t *testing.T) {
 	t.Parallel()
 	cfg := heldConfig(t, testConfig(t))
 	cfg.Store = redisShared.url(t)
+	cfg.Lease = 5 * time.Second
 	shop := vendortest.NewShop(vendortest.ShopConfig{Class: vendortest.MarkerOnly, Answer: firstLost})
 	vendor := vendortest.New(t, shop.Serve)
-	doomed := spawn(t, cfg, "--lease="+heldLease.String())
+	left, _ := boot(t, cfg)
+	doomed := spawn(t, cfg, "--lease="+cfg.Lease.String())
 	a := newAgent(t, doomed.url())
-	a.connect("shop", "shop-c@1", vendor.URL())
+	a.connect("shop", "shop-c-slow@1", vendor.URL())
 	id := a.do("shop", "buy", `{"n":1}`).is(423, "outcome_unknown").text("action_id")
-	vendor.Queue(vendortest.Hang) // the look-up
+	vendor.Queue(vendortest.Hang) // the look-up, of which the gateway dies
 	go func() { _, _ = a.send(t.Context(), "POST", "/v1/actions/"+id+"/check", nil, nil) }()
 	vendor.AwaitArrivals(2)
 	doomed.kill()
 
-	left, _ := boot(t, cfg)
 	a = a.at(left.URL())
 	a.check(id).is(409, "check_running").retryAfter()
 	a.call("POST", "/v1/actions/"+id+"/resolve", `{"outcome":"not_performed","note":"?"}`).is(409, "check_running").retryAfter()
