@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"holdfast.dev/gateway/internal/connectors/builtin"
+	"holdfast.dev/gateway/internal/connectors/workbench"
 )
 
 // stripeMock is the program Stripe publishes to check requests against its own
@@ -105,6 +106,30 @@ func TestStripe(t *testing.T) {
 		a.do("stripe", "create_invoice", `{"customer":"not-a-customer"}`).is(400, "invalid_body")
 		require.EqualValues(t, 3, arrivals.Load())
 	})
+}
+
+// TestStripeTakesEveryAction sends what the fixtures of each action say to
+// Stripe's own checks: every member is known to it and has the right form.
+func TestStripeTakesEveryAction(t *testing.T) {
+	baseURL, arrivals := startStripeMock(t)
+	cfg := testConfig(t)
+	cfg.Store = embeddedPrefix + t.TempDir()
+	app, _ := boot(t, cfg)
+	a := newAgent(t, app.URL())
+	a.must(201, "PUT", "/v1/connections/stripe", map[string]any{
+		"connector": "stripe@1", "base_url": baseURL, "credentials": map[string]string{"api_key": "sk_test_" + sentinel},
+	})
+	raw, err := builtin.Fixtures("stripe")
+	require.NoError(t, err)
+	fixtures, err := workbench.ReadFixtures("stripe", raw)
+	require.NoError(t, err)
+	require.Len(t, fixtures.Actions, 4)
+	for action, f := range fixtures.Actions {
+		before := arrivals.Load()
+		r := a.do("stripe", action, string(f.Params)).is(200, "succeeded").fresh()
+		require.NotEmpty(t, r.text("result.id"), "%s", r.raw)
+		require.Equal(t, before+1, arrivals.Load())
+	}
 }
 
 // laxStripe is the built-in manifest, except that it sends phone as balance.
