@@ -76,7 +76,7 @@ func (s subject) connectTo(a *agent, name, base string, config json.RawMessage) 
 // codes it may come to.
 type conformanceFault struct {
 	name    string
-	base func(t testing.TB) string // where nothing arrives
+	base    func(t testing.TB) string // where nothing arrives
 	behave  vendortest.Behaviour
 	allowed []string
 }
