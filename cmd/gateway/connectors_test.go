@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -182,4 +183,55 @@ func TestHangUpReloadsTheFolder(t *testing.T) {
 		return strings.Contains(p.logged(), filepath.Join("broken", "1.0.0", "connector.yaml")+":1")
 	})
 	a.must(200, "GET", "/v1/connectors/dropped", nil)
+}
+
+// TestBudgetOfAConnector: what a manifest allows itself of the vendor's rate
+// limit ends before the vendor has to say so. A replay needs none of it.
+func TestBudgetOfAConnector(t *testing.T) {
+	cfg := testConfig(t)
+	cfg.Store = embeddedPrefix + t.TempDir()
+	text := strings.Replace(someConnector("frugal", "1.0.0", "/q", "200"), "actions:\n", "rate_limit: {budget: {requests: 2, per: 10m}}\nactions:\n", 1)
+	writeManifest(t, cfg.ConnectorsDir, "frugal", "1.0.0", text)
+	app, _ := boot(t, cfg)
+	vendor := vendortest.New(t, vendortest.OK)
+	a := newAgent(t, app.URL())
+	a.connect("c", "frugal@1", vendor.URL())
+	a.do("c", "create", `{"n":1}`).is(200, "succeeded")
+	a.do("c", "create", `{"n":2}`).is(200, "succeeded")
+	over := a.do("c", "create", `{"n":3}`).is(503, "not_sent")
+	require.Greater(t, over.retryAfter(), 200)
+	a.do("c", "create", `{"n":1}`).is(200, "succeeded").replayed()
+	require.Equal(t, 2, vendor.Arrivals())
+}
+
+// TestLinearIsFoundByItsID: the answer to a create is lost; the check asks, with
+// a POST that only reads, for the id that the gateway chose, and settles the write.
+func TestLinearIsFoundByItsID(t *testing.T) {
+	cfg := testConfig(t)
+	cfg.Store = embeddedPrefix + t.TempDir()
+	app, _ := boot(t, cfg)
+	vendor := vendortest.New(t, vendortest.CloseAfterBody)
+	a := newAgent(t, app.URL())
+	a.connect("c", "linear@1", vendor.URL())
+	const issue = `{"team_id":"6b7b3f0e-7f2c-4b57-9a51-0a4b1c2d3e4f","title":"Once"}`
+	held := a.do("c", "create_issue", issue).is(423, "outcome_unknown")
+	require.Equal(t, "lookup", held.text("check.how"))
+
+	var sent struct {
+		Variables struct{ Input struct{ ID string } }
+	}
+	require.NoError(t, json.Unmarshal(vendor.Requests()[0].Body, &sent))
+	require.Len(t, sent.Variables.Input.ID, 36)
+	vendor.Use(func(c *vendortest.Call) {
+		c.JSON(200, `{"data":{"issues":{"nodes":[{"id":"`+sent.Variables.Input.ID+`","identifier":"ENG-7","url":"u"}]}}}`)
+	})
+	checked := a.must(200, "POST", "/v1/actions/"+held.text("action_id")+"/check", "{}")
+	require.Equal(t, "succeeded", checked.text("verdict"), "%s", checked.raw)
+	look := vendor.Requests()[1]
+	require.Equal(t, "POST", look.Method)
+	require.Contains(t, string(look.Body), "query Find(")
+	require.Contains(t, string(look.Body), sent.Variables.Input.ID)
+	done := a.do("c", "create_issue", issue).is(200, "succeeded").replayed()
+	require.Equal(t, "ENG-7", done.text("result.identifier"))
+	require.Equal(t, 2, vendor.Arrivals())
 }

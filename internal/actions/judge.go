@@ -88,6 +88,11 @@ func (o *owner) perform(ctx context.Context) finding {
 // attempt reports to the breaker once, whatever happens. What it learns of the
 // exchange it leaves in at.
 func (o *owner) attempt(ctx context.Context, at **wire.Exchange) finding {
+	if wait, ok := o.s.budgets.take(o.w.spec.Limits, o.w.spec.Name, o.w.conn.ID); !ok {
+		f := unsent("budget")
+		f.release.RetryAfter = clampHint(wait)
+		return f
+	}
 	report, err := o.s.breakers.allow(o.w.conn.ID)
 	if err != nil {
 		return unsent("breaker_open")

@@ -107,6 +107,8 @@ func notSent(reason string) *Error {
 	case "breaker_open":
 		e.Detail = "the vendor has been failing, so this connection is resting; nothing was sent. Wait, then repeat the same request"
 		e.RetryAfter = breakerRest
+	case "budget":
+		e.Detail = "the connector's own budget of the vendor's rate limit is used up for now; nothing was sent. Wait as long as Retry-After says, then repeat the same request"
 	case "credentials":
 		e.Detail = "this connection's credential could not be used; nothing was sent. An operator has to mend the connection"
 		e.Next, e.RetryAfter = AskOperator, time.Minute

@@ -115,6 +115,7 @@ type Service struct {
 	tracer   trace.Tracer
 	boot     func() time.Duration
 	breakers *breakers
+	budgets  *budgets
 	doubts   doubts
 
 	// Calls to vendors outlive their callers: they run on base, which ends when
@@ -156,7 +157,7 @@ func New(c Config) (*Service, error) {
 		sender: c.Sender, journal: c.Journal, limits: c.Limits, ready: c.Ready,
 		window: c.Window, maxResult: c.MaxResult, reconcile: c.Reconcile,
 		metrics: c.Metrics, log: c.Logger, tracer: c.Tracer.Tracer("holdfast.dev/gateway/internal/actions"),
-		boot: c.Boot, breakers: newBreakers(c.BreakerRest),
+		boot: c.Boot, breakers: newBreakers(c.BreakerRest), budgets: newBudgets(c.Boot),
 		base: base, stop: stop,
 	}, nil
 }
