@@ -156,6 +156,25 @@ func TestFolderIsReloaded(t *testing.T) {
 	a.must(200, "GET", "/v1/connectors/later", nil)
 }
 
+// TestFolderOfTwoReplicas: a folder that both mount, reloaded at each.
+func TestFolderOfTwoReplicas(t *testing.T) {
+	cfg := testConfig(t)
+	cfg.Store = redisShared.url(t)
+	one, _ := boot(t, cfg)
+	two, _ := boot(t, cfg)
+	vendor := vendortest.New(t, vendortest.OK)
+	name := uniqueName(t)
+	writeManifest(t, cfg.ConnectorsDir, name, "1.0.0", someConnector(name, "1.0.0", "/q", "200"))
+	require.NoError(t, one.Reload(t.Context()))
+	require.NoError(t, two.Reload(t.Context()))
+	a := newAgent(t, one.URL())
+	a.connect("c", name+"@1", vendor.URL())
+	a.do("c", "create", `{"n":1}`).is(200, "succeeded").fresh()
+	a.at(two.URL()).do("c", "create", `{"n":1}`).is(200, "succeeded").replayed()
+	a.at(two.URL()).do("c", "create", `{"n":2}`).is(200, "succeeded").fresh()
+	require.Equal(t, 2, vendor.Arrivals())
+}
+
 func scrape(t *testing.T, app *App) string {
 	t.Helper()
 	resp, err := http.Get(app.AdminURL() + "/metrics")
