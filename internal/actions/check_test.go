@@ -2,108 +2,498 @@ package actions_test
 
 import (
 	"context"
-	"fmt"
-	"math"
-	"net/http"
+	"crypto/sha256"
+	"encoding/hex"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"holdfast.dev/gateway/internal/actions"
+	"holdfast.dev/gateway/internal/audit"
 	"holdfast.dev/gateway/internal/connectors"
 	"holdfast.dev/gateway/internal/dedupe"
+	"holdfast.dev/gateway/internal/ledger"
 	"holdfast.dev/gateway/internal/tenants"
+	"holdfast.dev/gateway/internal/wire"
 )
 
-// resendable makes a held write whose check is a resend, and returns its id.
-func resendable(f *fixture) string {
-	f.Helper()
-	rule := connectors.CheckRule{Kind: connectors.Resend, Within: window}
-	action := f.fake.SpecValue.Actions["create_thing"]
-	action.Idempotency = &connectors.Idempotency{
-		In: "header", Name: "X-Vendor-Key", Format: connectors.KeyHex, MaxLen: 64, Retention: window, Documented: true,
-	}
-	action.Checks = []connectors.CheckRule{rule}
-	f.fake.SpecValue.Actions["create_thing"] = action
+const (
+	settle = 2 * time.Minute
+	within = 23 * time.Hour
+)
+
+// checks gives the fixture's action check steps, and a vendor key that a vendor
+// is documented to remember for a day.
+func (f *fixture) checks(rules ...connectors.CheckRule) {
+	spec := f.fake.SpecValue.Actions["create_thing"]
+	spec.Checks = rules
+	spec.Idempotency = &connectors.Idempotency{In: "header", Name: "Idempotency-Key", Format: connectors.KeyHex, MaxLen: 64,
+		Retention: 24 * time.Hour, Documented: true}
+	f.fake.SpecValue.Actions["create_thing"] = spec
 	f.fake.CheckFunc = func(context.Context, connectors.Op) ([]connectors.CheckStep, error) {
-		return []connectors.CheckStep{{CheckRule: rule}}, nil
+		var steps []connectors.CheckStep
+		for _, r := range rules {
+			step := connectors.CheckStep{CheckRule: r}
+			if r.Kind == connectors.Lookup {
+				step.Request = connectors.Request{Method: "GET", URL: "https://vendor.example/things"}
+			}
+			steps = append(steps, step)
+		}
+		return steps, nil
 	}
-	f.vendor.says(answered(500, "", ""))
-	id := f.fails(actions.OutcomeUnknown, `{}`).Record.ID.String()
-	f.vendor.answer = nil
-	return id
 }
 
-func (f *fixture) check(id string) actions.CheckResult {
+func resendRule() connectors.CheckRule {
+	return connectors.CheckRule{Kind: connectors.Resend, Within: within}
+}
+
+func lookupRule(absent connectors.Absent) connectors.CheckRule {
+	return connectors.CheckRule{Kind: connectors.Lookup, Settle: settle, Absent: absent}
+}
+
+// finds makes every look-up find this.
+func (f *fixture) finds(found connectors.Found) {
+	f.fake.LookupFunc = func(context.Context, connectors.Op, int, connectors.Answer) (connectors.Found, error) {
+		return found, nil
+	}
+}
+
+// held leaves a write in doubt, after which the vendor answers well.
+func (f *fixture) held() *dedupe.Record {
 	f.Helper()
-	got, err := f.svc.Check(f.Context(), f.caller("key_2", tenants.ScopeResolve), id, "req_9")
+	f.vendor.says(wire.Exchange{Phase: wire.SentNoAnswer, Reason: wire.ReasonCut})
+	f.fails(actions.OutcomeUnknown, `{}`)
+	f.vendor.says(answered(201, "application/json", `{"ok":true}`))
+	return f.only()
+}
+
+func (f *fixture) operator() tenants.Principal {
+	return tenants.Principal{Tenant: "acme", TenantID: "ten_1", Scope: scope, KeyID: "key_2",
+		Scopes: []tenants.KeyScope{tenants.ScopeResolve}}
+}
+
+func (f *fixture) check(rec *dedupe.Record) actions.CheckResult {
+	f.Helper()
+	got, err := f.svc.Check(f.Context(), f.operator(), rec.ID.String(), "req_2")
 	require.NoError(f, err)
+	require.Equal(f, f.get(rec.ID).State, got.View.Record.State)
 	return got
 }
 
-func TestAResendThatWasHeldUpDoesNotLeave(t *testing.T) {
-	const most = lease * 2 / 3
-	for name, c := range map[string]struct {
-		from, to time.Duration
-		sends    int
-	}{
-		"just in time":                   {0, most - 1, 1},
-		"two thirds of a lease":          {0, most, 0},
-		"the clock has gone backwards":   {time.Hour, time.Hour - 1, 0},
-		"the clock fails all along":      {math.MaxInt64, math.MaxInt64, 0},
-		"the clock failed at the start":  {math.MaxInt64, time.Hour, 0},
-		"the clock fails before sending": {0, math.MaxInt64, 0},
+func (f *fixture) verdict(want string, rec *dedupe.Record) actions.CheckResult {
+	f.Helper()
+	got := f.check(rec)
+	require.Equal(f, want, got.Verdict, got.Detail)
+	require.NotEmpty(f, got.Detail)
+	return got
+}
+
+func (f *fixture) advance(d time.Duration) {
+	f.Helper()
+	f.clock.advance(d)
+	_, err := f.store.Read(f.Context(), scope)
+	require.NoError(f, err)
+}
+
+// TestAKeptAnswerIsJudgedAgainForFree: a Judge that failed holds the write; once
+// it works, nothing has to be asked of the vendor.
+func TestAKeptAnswerIsJudgedAgainForFree(t *testing.T) {
+	f := newFixture(t)
+	f.fake.JudgeFunc = func(context.Context, connectors.Op, connectors.Answer) (connectors.Verdict, error) {
+		return connectors.Verdict{Outcome: connectors.Unknown, Doubt: connectors.DoubtConnector}, errBroken
+	}
+	f.vendor.says(answered(201, "application/json", `{"id":"first"}`))
+	f.fails(actions.OutcomeUnknown, `{}`)
+	rec := f.only()
+	f.verdict("still_unknown", rec)
+	f.fake.JudgeFunc = nil
+	got := f.verdict("succeeded", rec)
+	require.Equal(t, `{"id":"first"}`, string(got.View.Answer.Data))
+	require.Equal(t, dedupe.ByCheck, got.View.Record.Evidence)
+	require.Equal(t, 1, f.vendor.calls())
+	_, err := f.claims.Raw(t.Context(), scope, rec.ID)
+	require.ErrorIs(t, err, dedupe.ErrNotFound)
+}
+
+// TestAbsenceProvesSomethingOnlyOnceAllHasSettled: settle counted from the last
+// moment something may have been sent, and never before the deadline.
+func TestAbsenceProvesSomethingOnlyOnceAllHasSettled(t *testing.T) {
+	f := newFixture(t)
+	f.checks(lookupRule(connectors.NotPerformed))
+	f.finds(connectors.Found{Kind: connectors.FoundNone})
+	rec := f.held()
+	f.verdict("still_unknown", rec)
+	f.advance(settle - time.Second) // the deadline, a lease and a time-out, is over by then
+	f.verdict("still_unknown", rec)
+	f.advance(2 * time.Second)
+	f.verdict("not_performed", rec)
+	f.succeeds(`{}`)
+	require.Equal(t, 2, f.vendor.sends()-3, "two writes, three look-ups")
+}
+
+func TestAbsenceUsuallyProvesNothing(t *testing.T) {
+	f := newFixture(t)
+	f.checks(lookupRule(connectors.StillUnknown))
+	f.finds(connectors.Found{Kind: connectors.FoundNone})
+	rec := f.held()
+	f.advance(window - time.Minute)
+	f.verdict("still_unknown", rec)
+}
+
+// TestALookupThatCannotBeReadProvesNothing: trouble of any kind, panics of the
+// connector among them.
+func TestALookupThatCannotBeReadProvesNothing(t *testing.T) {
+	for name, trouble := range map[string]func(f *fixture){
+		"doubtful":        func(f *fixture) { f.finds(connectors.Found{Kind: connectors.Doubtful}) },
+		"no answer":       func(f *fixture) { f.vendor.says(wire.Exchange{Phase: wire.SentNoAnswer, Reason: wire.ReasonDeadline}) },
+		"cut":             func(f *fixture) { f.vendor.says(in(answered(200, "", `[`), wire.Cut)) },
+		"not sent":        func(f *fixture) { f.vendor.says(wire.Exchange{Phase: wire.NotSent, Reason: wire.ReasonRefused}) },
+		"credential gone": func(f *fixture) { f.accounts.credsErr = errBroken },
+		"connection made anew": func(f *fixture) {
+			f.accounts.conn.ID = "con_2"
+		},
+		"check panics": func(f *fixture) {
+			f.fake.CheckFunc = func(context.Context, connectors.Op) ([]connectors.CheckStep, error) { panic("check") }
+		},
+		"match panics": func(f *fixture) {
+			f.fake.LookupFunc = func(context.Context, connectors.Op, int, connectors.Answer) (connectors.Found, error) { panic("match") }
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
-			id := resendable(f)
-			before := f.vendor.sends()
-			f.boot.set(c.from)
-			f.vendor.before = func() { f.boot.set(c.to) }
-			got := f.check(id)
-			require.Equal(t, before+c.sends, f.vendor.sends())
-			if c.sends == 0 {
-				require.Equal(t, "still_unknown", got.Verdict)
-				require.Equal(t, dedupe.Held, f.only().State)
-				return
-			}
-			require.Equal(t, "succeeded", got.Verdict)
-			require.Equal(t, dedupe.Succeeded, f.only().State)
-			require.Equal(t, f.vendor.sent[0].Body, f.vendor.sent[1].Body)
+			f.checks(lookupRule(connectors.NotPerformed))
+			f.finds(connectors.Found{Kind: connectors.FoundNone})
+			rec := f.held()
+			f.advance(2 * settle)
+			trouble(f)
+			f.verdict("still_unknown", rec)
+			require.Equal(t, dedupe.Held, f.get(rec.ID).State)
 		})
 	}
 }
 
-// A check that panics reports to the breaker all the same: a probe nobody
-// reports on would keep the connection resting for good.
-func TestACheckThatPanicsReportsToTheBreaker(t *testing.T) {
-	lookup := func(f *fixture) {
-		f.fake.CheckFunc = func(context.Context, connectors.Op) ([]connectors.CheckStep, error) {
-			return []connectors.CheckStep{{
-				CheckRule: connectors.CheckRule{Kind: connectors.Lookup},
-				Request:   connectors.Request{Method: http.MethodGet, URL: "https://vendor.example/things"},
-			}}, nil
+// TestTheEvidenceOfACheckIsKept: in the audit and in the history, without a
+// byte of an answer.
+func TestTheEvidenceOfACheckIsKept(t *testing.T) {
+	f := newFixture(t)
+	f.checks(lookupRule(connectors.StillUnknown))
+	f.finds(connectors.Found{Kind: connectors.FoundOne, Matches: 1, Result: []byte(`{"id":1.10}`)})
+	rec := f.held()
+	body := `{"data":["something of the vendor's"]}`
+	x := answered(200, "application/json", body)
+	x.Body.SHA256 = sha256.Sum256([]byte(body))
+	f.vendor.says(x)
+	got := f.verdict("succeeded", rec)
+	require.Equal(t, `{"id":1.10}`, string(got.View.Answer.Data))
+	digest := hex.EncodeToString(x.Body.SHA256[:])
+	var row audit.Row
+	for _, r := range f.rows() {
+		if r.Event == audit.Checked {
+			row = r
 		}
 	}
-	for name, prepare := range map[string]func(f *fixture){"resend": func(*fixture) {}, "look-up": lookup} {
+	require.Equal(t, "lookup_one_1", row.Reason)
+	require.Equal(t, 200, row.VendorStatus)
+	require.Equal(t, "sha256:"+digest, row.Subject)
+	require.Equal(t, "key_2", row.Actor.KeyID)
+	history := got.View.Record.History
+	require.Equal(t, "lookup: one, status 200, matches 1, sha256 "+digest, history[len(history)-2].Detail)
+}
+
+// TestAResendIsTheStoredRequest: to the byte, with the vendor's key.
+func TestAResendIsTheStoredRequest(t *testing.T) {
+	f := newFixture(t)
+	f.checks(resendRule())
+	f.fake.PlanFunc = func(_ context.Context, op connectors.Op) (connectors.Request, error) {
+		return connectors.Request{Method: "POST", URL: "https://vendor.example/things?q=%7E", Body: []byte(`{ "n": 1.10 }`),
+			Header: map[string][]string{"Idempotency-Key": {op.VendorKey}, "X-A": {"1", "2"}}}, nil
+	}
+	rec := f.held()
+	f.fake.PlanFunc = func(context.Context, connectors.Op) (connectors.Request, error) { panic("planned anew") }
+	f.verdict("succeeded", rec)
+	require.Equal(t, 2, f.vendor.sends())
+	require.Equal(t, f.vendor.sent[0], f.vendor.sent[1])
+	require.Equal(t, []string{"claimed", "held", "checked", "checked", "succeeded"}, f.events())
+	require.True(t, f.get(rec.ID).Resent)
+	require.Len(t, f.get(rec.ID).Attempts, 2)
+}
+
+// TestAResendIsMarkedBeforeItsFirstByte: no mark, no byte.
+func TestAResendIsMarkedBeforeItsFirstByte(t *testing.T) {
+	f := newFixture(t)
+	f.checks(resendRule())
+	rec := f.held()
+	f.store.fail("checked", 1)
+	f.verdict("still_unknown", rec)
+	require.Equal(t, 1, f.vendor.sends())
+	f.store.on(nil)
+	f.vendor.before = func() { require.True(t, f.get(rec.ID).Resent) }
+	f.verdict("succeeded", rec)
+}
+
+// TestAHeldUpCheckerSendsNothing: the boot clock says so, right before the first
+// byte.
+func TestAHeldUpCheckerSendsNothing(t *testing.T) {
+	f := newFixture(t)
+	f.checks(resendRule())
+	rec := f.held()
+	f.vendor.before = func() { f.boot.set(lease * 2 / 3) }
+	f.verdict("still_unknown", rec)
+	require.Equal(t, 1, f.vendor.sends())
+	require.Equal(t, 2, f.vendor.calls())
+}
+
+// TestNoResend: where the vendor may have forgotten the key, and on a paused
+// connection.
+func TestNoResend(t *testing.T) {
+	for name, prepare := range map[string]func(f *fixture){
+		"past within": func(f *fixture) { f.advance(within) },
+		"so close that it might leave past within": func(f *fixture) { f.advance(within - lease) },
+		"paused": func(f *fixture) { f.accounts.conn.Paused = true },
+	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, func(_ *fixture, _ *dedupe.Config, c *actions.Config) { c.BreakerRest = time.Millisecond })
-			id := resendable(f)
+			f := newFixture(t)
+			f.checks(resendRule())
+			rec := f.held()
 			prepare(f)
-			failing(f, 0, 7)
-			f.vendor.answer = nil
-			f.vendor.panics = true
-			f.eventually("the probe has been let by", func() bool {
-				before := f.vendor.calls()
-				require.Equal(t, "still_unknown", f.check(id).Verdict)
-				return f.vendor.calls() > before
-			})
-			f.vendor.panics = false
-			f.eventually("another probe is let by", func() bool {
-				_, err := f.do(f.request(fmt.Sprintf(`{"probe":%d}`, f.vendor.calls())))
-				return err == nil
-			})
+			f.verdict("still_unknown", rec)
+			require.Equal(t, 1, f.vendor.sends())
 		})
 	}
+}
+
+// TestWhatAResendProves: success always, a refusal once the first request can
+// land no more, anything else nothing.
+func TestWhatAResendProves(t *testing.T) {
+	f := newFixture(t)
+	f.checks(resendRule())
+	rec := f.held()
+	for _, x := range []wire.Exchange{
+		answered(429, "", `{}`), answered(401, "", `{}`), answered(503, "", `{}`), answered(400, "", `{}`),
+		{Phase: wire.SentNoAnswer, Reason: wire.ReasonReset}, {Phase: wire.NotSent, Reason: wire.ReasonDNS},
+	} {
+		f.vendor.says(x)
+		f.verdict("still_unknown", rec)
+	}
+	f.advance(lease + connectors.DefaultTimeout)
+	f.vendor.says(answered(400, "", `{}`))
+	f.verdict("not_performed", rec)
+	require.Equal(t, dedupe.Refused, f.get(rec.ID).State)
+	f.fails(actions.VendorRefused, `{}`)
+}
+
+// TestTheAnswerToAResendIsNotLost: a store that does not take it is asked again.
+func TestTheAnswerToAResendIsNotLost(t *testing.T) {
+	for name, trouble := range map[string]func(f *fixture){
+		"not applied": func(f *fixture) { f.store.fail("succeeded", 3) },
+		"reply lost":  func(f *fixture) { f.store.deaf("succeeded", 1) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			f.checks(resendRule())
+			rec := f.held()
+			trouble(f)
+			f.verdict("succeeded", rec)
+			require.Equal(t, 2, f.vendor.sends())
+		})
+	}
+}
+
+// TestAResendThatSettlesALostWriteIsRecovered: with the event of that name.
+func TestAResendThatSettlesALostWriteIsRecovered(t *testing.T) {
+	f := newFixture(t)
+	f.checks(resendRule())
+	var lost dedupe.ActionID
+	f.store.on(func(kind string, next func() (ledger.Result, error)) (ledger.Result, error) {
+		if kind == "held" { // the owner never gets to say so
+			return ledger.Result{}, ledger.ErrUnavailable
+		}
+		return next()
+	})
+	f.vendor.says(wire.Exchange{Phase: wire.SentNoAnswer, Reason: wire.ReasonCut})
+	f.fails(actions.OutcomeUnknown, `{}`)
+	lost = f.only().ID
+	f.advance(lease)
+	moved, err := f.claims.Sweep(t.Context(), scope)
+	require.NoError(t, err)
+	require.Equal(t, dedupe.Swept{Held: 1}, moved)
+	_, err = f.svc.Check(t.Context(), f.operator(), lost.String(), "req_2")
+	var e *actions.Error
+	require.ErrorAs(t, err, &e)
+	require.Equal(t, actions.StillPossible, e.Code)
+	f.advance(connectors.DefaultTimeout)
+	f.vendor.says(answered(201, "", `{}`))
+	f.verdict("succeeded", f.get(lost))
+	require.Contains(t, f.events(), "recovered")
+}
+
+// TestOneCheckAtATime: the second is told so, and a resolve too.
+func TestOneCheckAtATime(t *testing.T) {
+	f := newFixture(t)
+	f.checks(lookupRule(connectors.StillUnknown))
+	f.finds(connectors.Found{Kind: connectors.FoundOne, Matches: 1})
+	rec := f.held()
+	working, release := f.vendor.stalls()
+	done := make(chan error, 1)
+	go func() {
+		_, err := f.svc.Check(context.WithoutCancel(t.Context()), f.operator(), rec.ID.String(), "req_2")
+		done <- err
+	}()
+	receive(t, working)
+	var e *actions.Error
+	_, err := f.svc.Check(t.Context(), f.operator(), rec.ID.String(), "req_3")
+	require.ErrorAs(t, err, &e)
+	require.Equal(t, actions.CheckRunning, e.Code)
+	_, err = f.svc.Resolve(t.Context(), f.operator(), rec.ID.String(), actions.Resolution{Note: "?"}, "req_4")
+	require.ErrorAs(t, err, &e)
+	require.Equal(t, actions.CheckRunning, e.Code)
+	release(answered(200, "", `[]`))
+	require.NoError(t, receive(t, done))
+	require.Equal(t, dedupe.Succeeded, f.get(rec.ID).State)
+}
+
+// TestADrainCutsACheck: it ends, leaves the write held, and
+// frees it for the next gateway.
+func TestADrainCutsACheck(t *testing.T) {
+	f := newFixture(t)
+	f.checks(lookupRule(connectors.NotPerformed))
+	rec := f.held()
+	working, _ := f.vendor.stalls()
+	done := make(chan error, 1)
+	go func() {
+		_, err := f.svc.Check(context.WithoutCancel(t.Context()), f.operator(), rec.ID.String(), "req_2")
+		done <- err
+	}()
+	receive(t, working)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	f.svc.Close(ctx)
+	require.NoError(t, receive(t, done))
+	got := f.get(rec.ID)
+	require.Equal(t, dedupe.Held, got.State)
+	require.True(t, got.CheckEnd.IsZero())
+	_, err := f.svc.Check(t.Context(), f.operator(), rec.ID.String(), "req_3")
+	var e *actions.Error
+	require.ErrorAs(t, err, &e)
+	require.Equal(t, actions.Draining, e.Code)
+}
+
+// TestAbsenceRightAfterAResendProvesNothing: the resend may yet land, however
+// long it was waited for.
+func TestAbsenceRightAfterAResendProvesNothing(t *testing.T) {
+	f := newFixture(t, shortLease)
+	brief := connectors.CheckRule{Kind: connectors.Lookup, Settle: time.Millisecond, Absent: connectors.NotPerformed}
+	f.checks(resendRule(), brief)
+	spec := f.fake.SpecValue.Actions["create_thing"]
+	spec.Timeout = 50 * time.Millisecond
+	f.fake.SpecValue.Actions["create_thing"] = spec
+	f.finds(connectors.Found{Kind: connectors.FoundNone})
+	rec := f.held()
+	f.eventually("the deadline is over", func() bool { return f.claims.Now().After(rec.Deadline.Add(10 * time.Millisecond)) })
+	f.vendor.answer = func(_ context.Context, req wire.Request) wire.Exchange {
+		if req.Method == "GET" {
+			return answered(200, "", `[]`)
+		}
+		// It takes longer than a lease, which is renewed meanwhile.
+		f.eventually("no byte can leave any more", func() bool { return f.claims.Now().After(f.get(rec.ID).SentUntil.Add(50 * time.Millisecond)) })
+		return wire.Exchange{Phase: wire.SentNoAnswer, Reason: wire.ReasonDeadline}
+	}
+	f.verdict("still_unknown", rec)
+	f.accounts.conn.Paused = true // so that it is not resent once more
+	f.verdict("not_performed", rec)
+}
+
+// oneScope is the directory of the only tenant.
+type oneScope struct{}
+
+func (oneScope) Scopes(_ context.Context, each func(ledger.Scope) error) error { return each(scope) }
+
+// brisk is a reconciler for tests, on the fixture's clock.
+func brisk(_ *fixture, _ *dedupe.Config, c *actions.Config) {
+	c.Reconcile = actions.Reconcile{Every: 5 * time.Millisecond, First: 4 * time.Second, Most: time.Hour}
+}
+
+// reconciles runs the reconciler beside the test, until it ends.
+func (f *fixture) reconciles() {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(f.Context()))
+	done := make(chan struct{})
+	go func() { defer close(done); actions.NewReconciler(f.svc, oneScope{}).Run(ctx) }()
+	f.Cleanup(func() { cancel(); <-done })
+}
+
+// TestTheReconcilerLooksEverMoreRarely: first once settle has passed, then later
+// each time, and nothing past the end of the hold.
+func TestTheReconcilerLooksEverMoreRarely(t *testing.T) {
+	f := newFixture(t, brisk)
+	f.checks(lookupRule(connectors.StillUnknown))
+	f.finds(connectors.Found{Kind: connectors.FoundNone})
+	rec := f.held()
+	require.Equal(t, rec.Created.Add(settle), rec.NextCheck)
+	f.reconciles()
+	var waits []time.Duration
+	for n := 1; ; n++ {
+		next := f.get(rec.ID).NextCheck
+		if next.IsZero() {
+			break
+		}
+		f.advance(next.Sub(f.claims.Now()) + time.Millisecond)
+		f.eventually("it has looked", func() bool { return f.get(rec.ID).Checks == n && f.get(rec.ID).CheckEnd.IsZero() })
+		if after := f.get(rec.ID).NextCheck; !after.IsZero() {
+			waits = append(waits, after.Sub(f.claims.Now()))
+			require.Less(t, after, rec.HoldUntil)
+		}
+	}
+	require.Greater(t, len(waits), 20)
+	require.Less(t, len(waits), 40)
+	require.Less(t, waits[0], waits[3])
+	for _, w := range waits {
+		require.GreaterOrEqual(t, w, settle*3/4)
+		require.LessOrEqual(t, w, time.Hour*5/4)
+	}
+	require.Equal(t, dedupe.Held, f.get(rec.ID).State)
+	require.Equal(t, len(waits)+2, f.vendor.calls(), "the write and a look-up each")
+}
+
+// TestTheReconcilerLeavesAlone: a paused connection, and resends that the
+// connection does not ask for; their checks are put off, without a row.
+func TestTheReconcilerLeavesAlone(t *testing.T) {
+	for name, prepare := range map[string]func(f *fixture){
+		"a paused connection":     func(f *fixture) { f.checks(lookupRule(connectors.StillUnknown)); f.accounts.conn.Paused = true },
+		"a resend without a word": func(f *fixture) { f.checks(resendRule()) },
+		"another connection":      func(f *fixture) { f.checks(lookupRule(connectors.StillUnknown)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, brisk)
+			f.finds(connectors.Found{Kind: connectors.FoundOne, Matches: 1})
+			f.checks(lookupRule(connectors.StillUnknown))
+			paused := f.accounts.conn.Paused
+			prepare(f)
+			was := f.accounts.conn
+			f.accounts.conn.Paused = paused
+			rec := f.held()
+			f.accounts.conn = was
+			if name == "another connection" {
+				f.accounts.conn.ID = "con_2"
+			}
+			rows := len(f.rows())
+			f.advance(settle + time.Second)
+			f.reconciles()
+			f.eventually("it is put off", func() bool { return f.get(rec.ID).NextCheck.After(f.claims.Now().Add(30 * time.Second)) })
+			require.Equal(t, 1, f.vendor.calls())
+			require.Len(t, f.rows(), rows)
+		})
+	}
+}
+
+// TestTheReconcilerResendsWhereTold: and only there.
+func TestTheReconcilerResendsWhereTold(t *testing.T) {
+	f := newFixture(t, brisk)
+	f.checks(resendRule())
+	f.accounts.conn.AutoResend = true
+	rec := f.held()
+	f.advance(settle)
+	f.reconciles()
+	f.eventually("it is settled", func() bool { return f.get(rec.ID).State == dedupe.Succeeded })
+	require.Equal(t, 2, f.vendor.sends())
 }

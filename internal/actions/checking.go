@@ -45,6 +45,7 @@ type checking struct {
 
 	end      dedupe.CheckEnding
 	conflict bool
+	resent   bool          // in this check: what a look-up does not find may yet land
 	plan     time.Duration // first delay of the next automatic check; 0: none
 	why      string        // what kept a step from being taken, for the answer
 }

@@ -25,7 +25,7 @@ func (c *checking) lookUp(ctx context.Context, index int, step connectors.CheckS
 		c.why = "the check could not go on"
 		return false
 	}
-	authoritative := step.Absent == connectors.NotPerformed && !c.handle.Now.Before(c.h.settledAt(step.CheckRule))
+	authoritative := step.Absent == connectors.NotPerformed && !c.resent && !c.handle.Now.Before(c.h.settledAt(step.CheckRule))
 	x, ok := c.read(ctx, step.Request)
 	if !ok {
 		return false

@@ -75,6 +75,7 @@ func (c *checking) markResent(ctx context.Context, rule connectors.CheckRule) (w
 		c.why = "the check could not go on"
 		return nil, err
 	}
+	c.resent = true
 	return func() error {
 		if !within(lease*2/3, issued, c.s.boot()) {
 			return errTooLate
