@@ -254,3 +254,29 @@ func TestLinearIsFoundByItsID(t *testing.T) {
 	require.Equal(t, "ENG-7", done.text("result.identifier"))
 	require.Equal(t, 2, vendor.Arrivals())
 }
+
+// TestNothingOfABodyIsLogged: neither what the agent said nor what the vendor
+// answered, though a rule takes the vendor's own words over.
+func TestNothingOfABodyIsLogged(t *testing.T) {
+	cfg := testConfig(t)
+	cfg.Store = embeddedPrefix + t.TempDir()
+	text := strings.Replace(someConnector("chatty", "1.0.0", "/q", "200"), "actions:\n", "redact: {params: [/n], response: [/message]}\nactions:\n", 1)
+	text = strings.Replace(text, "is: succeeded}", "is: succeeded}\n      - {when: 'status == 422', is: refused, code: body.code, message: body.message}", 1)
+	writeManifest(t, cfg.ConnectorsDir, "chatty", "1.0.0", text)
+	app, out := boot(t, cfg)
+	vendor := vendortest.New(t, nil)
+	a := newAgent(t, app.URL())
+	a.connect("c", "chatty@1", vendor.URL())
+	vendor.Use(func(c *vendortest.Call) { c.JSON(422, `{"code":"SPOKEN-CODE","message":"SPOKEN-WORDS"}`) })
+	refused := a.do("c", "create", `{"n":7340121}`).is(424, "vendor_refused")
+	require.Equal(t, "SPOKEN-WORDS", refused.text("vendor.message"))
+	vendor.Use(func(c *vendortest.Call) { c.JSON(200, `{"answer":"SPOKEN-ANSWER"}`) })
+	a.do("c", "create", `{"n":7340122}`).is(200, "succeeded")
+	vendor.Use(vendortest.CloseAfterBody)
+	a.do("c", "create", `{"n":7340123}`).is(423, "outcome_unknown")
+	audited := string(a.must(200, "GET", "/v1/audit?limit=200", nil).raw)
+	for _, word := range []string{"734012", "SPOKEN", sentinel} {
+		require.NotContains(t, out.String(), word)
+		require.NotContains(t, audited, word)
+	}
+}

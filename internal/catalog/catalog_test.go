@@ -120,6 +120,17 @@ func TestVersionsAreRegisteredForAllReplicas(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "2.0.1", found.Spec().Version)
 
+	_, created, err = one.Register(t.Context(), caller, "acme", "2.0.0-x", nil)
+	require.Error(t, err)
+	require.False(t, created)
+	_, _, err = one.Register(t.Context(), caller, "acme", "0.9.0", []byte("acme 0.9.0"))
+	require.NoError(t, err)
+	_, _, err = one.Register(t.Context(), caller, "acme", "0.8.0", []byte("acme 0.8.0"))
+	require.NoError(t, err)
+	latest, err := catalog.New(store).Latest(t.Context(), "acme@0")
+	require.NoError(t, err)
+	require.Equal(t, "acme 0.9.0", string(latest), "an older version that comes later is not the latest")
+
 	require.ErrorIs(t, one.Unregister(t.Context(), caller, "acme", "3.0.0"), connectors.ErrUnknownConnector)
 	require.NoError(t, one.Unregister(t.Context(), caller, "acme", "2.0.1"), "2.0.0 serves its connections")
 	require.ErrorIs(t, one.Unregister(t.Context(), caller, "acme", "2.0.0"), connectors.ErrInUse)
@@ -136,5 +147,5 @@ func TestVersionsAreRegisteredForAllReplicas(t *testing.T) {
 	for _, row := range rows {
 		events[row.Event]++
 	}
-	require.Equal(t, map[audit.Event]int{audit.ConnectorRegistered: 3, audit.ConnectorDeleted: 2}, events)
+	require.Equal(t, map[audit.Event]int{audit.ConnectorRegistered: 5, audit.ConnectorDeleted: 2}, events)
 }

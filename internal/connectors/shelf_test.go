@@ -147,3 +147,16 @@ func TestExamine(t *testing.T) {
 	require.NoError(t, r.Refresh(t.Context()))
 	require.True(t, r.Alone(acme))
 }
+
+func TestWhatEveryReplicaHasIsNotAlone(t *testing.T) {
+	s, dir := newShelf(), t.TempDir()
+	put(t, dir, "local", "1.0.0", "local 1.0.0")
+	r := open(t, connectors.Options{Keeper: s, Shelf: s, Dir: dir, Builtin: []connectors.Source{{File: "b", Manifest: []byte("built 1.0.0")}}})
+	require.NoError(t, r.Reload(t.Context()))
+	for _, name := range []string{"built", "local"} {
+		s.register(name, "1.1.0", name+" 1.1.0")
+	}
+	require.NoError(t, r.Refresh(t.Context()))
+	require.False(t, r.Alone(connectors.Registration{Name: "built", Version: "1.1.0"}), "the built-in one serves its connections")
+	require.True(t, r.Alone(connectors.Registration{Name: "local", Version: "1.1.0"}), "other replicas may not have the file")
+}

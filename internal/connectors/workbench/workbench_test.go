@@ -91,6 +91,7 @@ func mistakes() []mistake {
 		{name: "nothing is redacted", old: "params: [/note]", changed: "params: [/nota]", line: "redact:", says: "nothing is redacted"},
 		{name: "key without a resend", old: "      - resend: {within: 23h}\n", changed: "", line: "    check:", says: "add a resend", alsoElsewhere: true},
 		{name: "rule that no fixture shows", fixtures: true, old: "status: 422", changed: "status: 423", line: "422]", says: "no fixture shows this rule"},
+		{name: "rule that a fixture only makes fail", fixtures: true, old: "        status: 201\n        body: {id: th_1, url: \"https://vendor.example/things/th_1\"}", changed: "        status: 201\n        text: <html>", line: "status == 201", says: "(succeeded)"},
 		{name: "look-up that no fixture shows", fixtures: true, old: "body: {data: []}", changed: "body: {data: 1}", line: "- lookup", says: "found: none"},
 		{name: "unknown member of a fixture", fixtures: true, old: "outcome: unknown}\n      - {name: another", changed: "outcum: unknown}\n      - {name: another", line: "outcum", says: "outcum", alsoElsewhere: true},
 	}
