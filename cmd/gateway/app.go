@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -121,7 +122,7 @@ func open(ctx context.Context, cfg Config, log *slog.Logger) (app *App, err erro
 	}); err != nil {
 		return nil, err
 	}
-	if a.public, err = listen(cfg.Listen, a.front.Handler(), log); err != nil {
+	if a.public, err = listenPublic(cfg, a.front.Handler(), log); err != nil {
 		return nil, err
 	}
 	if a.admin, err = listen(cfg.AdminListen, a.front.AdminHandler(), log); err != nil {
@@ -226,7 +227,12 @@ func (a *App) Start() error {
 }
 
 // URL is the address of the API.
-func (a *App) URL() string { return "http://" + a.public.addr() }
+func (a *App) URL() string {
+	if a.public.tls != nil {
+		return "https://" + a.public.addr()
+	}
+	return "http://" + a.public.addr()
+}
 
 // AdminURL is the address of metrics and health.
 func (a *App) AdminURL() string { return "http://" + a.admin.addr() }
@@ -265,6 +271,24 @@ func (a *App) Close() error {
 type listener struct {
 	socket net.Listener
 	server *http.Server
+	tls    *tls.Config // nil: in clear
+}
+
+// listenPublic is listen for the API, over TLS if there is a certificate.
+func listenPublic(cfg Config, h http.Handler, log *slog.Logger) (*listener, error) {
+	if cfg.TLSCert == "" {
+		return listen(cfg.Listen, h, log)
+	}
+	cert, err := loadCertificate(cfg.TLSCert, cfg.TLSKey, log)
+	if err != nil {
+		return nil, err
+	}
+	l, err := listen(cfg.Listen, secureOnly(h), log)
+	if err != nil {
+		return nil, err
+	}
+	l.tls = cert.config()
+	return l, nil
 }
 
 func listen(addr string, h http.Handler, log *slog.Logger) (*listener, error) {
@@ -278,7 +302,11 @@ func listen(addr string, h http.Handler, log *slog.Logger) (*listener, error) {
 func (l *listener) addr() string { return l.socket.Addr().String() }
 
 func (l *listener) serve() error {
-	if err := l.server.Serve(l.socket); !errors.Is(err, http.ErrServerClosed) {
+	var in net.Listener = l.socket
+	if l.tls != nil {
+		in = tls.NewListener(in, l.tls)
+	}
+	if err := l.server.Serve(api.Strict(in)); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil

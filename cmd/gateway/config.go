@@ -45,6 +45,8 @@ type Config struct {
 	MaxResult    int64 // bytes of a result that is kept
 	DrainTimeout time.Duration
 
+	TLSCert, TLSKey string // files in PEM; none: the API is served in clear
+
 	Limits          limits.Policy  // what a tenant may use, unless it has limits of its own
 	AddressRequests int64          // per second, of an address without a good key
 	TrustedProxies  []netip.Prefix // whose X-Forwarded-For is believed
@@ -97,7 +99,7 @@ func settings() []setting {
 		{"max-body", "largest request", size(func(c *Config) *int64 { return &c.MaxBody })},
 		{"max-result", "largest result that is kept", size(func(c *Config) *int64 { return &c.MaxResult })},
 		{"drain-timeout", "how long running calls may finish after SIGTERM", duration(func(c *Config) *time.Duration { return &c.DrainTimeout }, 0, time.Hour)},
-	}, limitSettings()...)
+	}, publicSettings()...)
 }
 
 // loadConfig reads flags (by their full names, "--listen") over environment over file over defaults. The error
@@ -137,6 +139,9 @@ func loadConfig(flags map[string]string, environ []string, file string) (Config,
 		for _, name := range slices.Sorted(maps.Keys(rest)) {
 			bad(source, name, errors.New("is no setting"))
 		}
+	}
+	if (c.TLSCert == "") != (c.TLSKey == "") {
+		problems = append(problems, errors.New("GATEWAY_TLS_CERT and GATEWAY_TLS_KEY belong together: set both or none"))
 	}
 	if c.isRedis() && c.SecretKey == "" {
 		problems = append(problems, errors.New("GATEWAY_SECRET_KEY is required with Redis: all replicas must seal with the same key"))

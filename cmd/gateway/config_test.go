@@ -43,13 +43,14 @@ func TestFlagsOverEnvironmentOverFile(t *testing.T) {
 
 func TestEveryFlagReachesItsSetting(t *testing.T) {
 	dir := t.TempDir()
+	certFile, keyFile, _ := writeCertificate(t, dir)
 	values := map[string]string{
 		"listen": "127.0.0.1:1", "admin-listen": "127.0.0.1:2", "store": "embedded:x", "store-timeout": "3s",
 		"redis-ack": "none", "admin-key": strings.Repeat("k", 32), "secret-key": testSecretKey, "connectors-dir": dir,
 		"egress-allow": "10.0.0.0/8, 192.168.1.7/16", "replay-window": "48h", "lease": "40s",
 		"max-body": "3MiB", "max-result": "5KiB", "drain-timeout": "7s",
 		"tenant-requests-per-second": "11", "tenant-writes-per-second": "0", "tenant-concurrent-calls": "13", "tenant-new-identities": "14",
-		"address-requests-per-second": "15", "trusted-proxies": "10.1.0.0/16,fd00::/8",
+		"tls-cert": certFile, "tls-key": keyFile, "address-requests-per-second": "15", "trusted-proxies": "10.1.0.0/16,fd00::/8",
 	}
 	var args []string
 	for _, s := range settings() {
@@ -79,6 +80,7 @@ func TestEveryFlagReachesItsSetting(t *testing.T) {
 	require.Equal(t, 7*time.Second, c.DrainTimeout)
 	require.Equal(t, limits.Policy{RequestsPerSecond: 11, ConcurrentCalls: 13, NewWrites: 14}, c.Limits)
 	require.EqualValues(t, 15, c.AddressRequests)
+	require.Equal(t, []string{certFile, keyFile}, []string{c.TLSCert, c.TLSKey})
 	require.Equal(t, "[10.1.0.0/16 fd00::/8]", fmt.Sprint(c.TrustedProxies))
 }
 

@@ -33,6 +33,10 @@ func (f *front) observe(next echo.HandlerFunc) echo.HandlerFunc {
 		h.Set(headerRequestID, c.id)
 		h.Set("Cache-Control", "no-store")
 		h.Set("X-Content-Type-Options", "nosniff")
+		// Nothing here is for a browser to show, run, frame or tell others about.
+		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		if c.r.ContentLength != 0 {
 			// Also for a body that no handler reads: the server drains it.
 			_ = c.connection().SetReadDeadline(time.Now().Add(readTimeout))

@@ -32,6 +32,10 @@ func TestStandingHeaders(t *testing.T) {
 		seen[id] = true
 		require.Equal(t, "no-store", a.header.Get("Cache-Control"))
 		require.Equal(t, "nosniff", a.header.Get("X-Content-Type-Options"))
+		require.Equal(t, "default-src 'none'; frame-ancestors 'none'", a.header.Get("Content-Security-Policy"))
+		require.Equal(t, "no-referrer", a.header.Get("Referrer-Policy"))
+		require.Equal(t, "same-origin", a.header.Get("Cross-Origin-Resource-Policy"))
+		require.Empty(t, a.header.Get("Server"))
 	}
 }
 

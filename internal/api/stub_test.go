@@ -26,7 +26,10 @@ import (
 	"holdfast.dev/gateway/internal/tenants"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// After a refusal net/http waits half a second for the client to read it.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
+}
 
 // service stands for everything behind the api. A nil function is a call that
 // the test does not expect: it panics, which becomes a 500.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"os"
 	"strconv"
 	"time"
 
@@ -22,13 +23,16 @@ const defaultAddressRequests = 50
 // mostPerSecond is far above what a gateway can do.
 const mostPerSecond = 1_000_000
 
-func limitSettings() []setting {
+// publicSettings are those of a gateway that strangers can reach.
+func publicSettings() []setting {
 	return []setting{
 		{"tenant-requests-per-second", "requests of a tenant, replays included, on each replica; 0: no limit", count(func(c *Config) *int64 { return &c.Limits.RequestsPerSecond }, mostPerSecond)},
 		{"tenant-writes-per-second", "new writes of a tenant on each replica; 0: no limit", count(func(c *Config) *int64 { return &c.Limits.WritesPerSecond }, mostPerSecond)},
 		{"tenant-concurrent-calls", "calls to vendors at once of a tenant on each replica; 0: no limit", count(func(c *Config) *int64 { return &c.Limits.ConcurrentCalls }, mostPerSecond)},
 		{"tenant-new-identities", "new writes of a tenant in a day of UTC, all replicas together; 0: no limit", count(func(c *Config) *int64 { return &c.Limits.NewWrites }, 1<<40)},
 		{"address-requests-per-second", "requests of an address without a good key on each replica; 0: no limit", count(func(c *Config) *int64 { return &c.AddressRequests }, mostPerSecond)},
+		{"tls-cert", "file of the API's TLS certificate in PEM, read anew when it changes", file(func(c *Config) *string { return &c.TLSCert })},
+		{"tls-key", "file of its key in PEM", file(func(c *Config) *string { return &c.TLSKey })},
 		{"trusted-proxies", "networks (CIDR) whose X-Forwarded-For is believed, separated by commas", trustedProxies},
 	}
 }
@@ -40,6 +44,17 @@ func count(field func(*Config) *int64, most int64) func(*Config, string) error {
 			return errors.New("must be a whole number from 0 to " + strconv.FormatInt(most, 10))
 		}
 		*field(c) = n
+		return nil
+	}
+}
+
+func file(field func(*Config) *string) func(*Config, string) error {
+	return func(c *Config, v string) error {
+		info, err := os.Stat(v)
+		if err != nil || info.IsDir() {
+			return errors.New("must be a file that exists")
+		}
+		*field(c) = v
 		return nil
 	}
 }
