@@ -30,11 +30,11 @@ build: ## Build the binary: .bin/gateway
 	go build -o .bin/gateway ./cmd/gateway
 
 .PHONY: test
-test: redis-server $(STRIPE_MOCK) ## Run every test with the race detector
+test: redis-server promtool $(STRIPE_MOCK) ## Run every test with the race detector
 	go test $(TESTFLAGS) ./...
 
 .PHONY: cover
-cover: redis-server $(STRIPE_MOCK) ## Run every test and print the coverage of each function
+cover: redis-server promtool $(STRIPE_MOCK) ## Run every test and print the coverage of each function
 	go test $(TESTFLAGS) -coverpkg=./... -coverprofile=.bin/cover.out ./...
 	go tool cover -func=.bin/cover.out
 
@@ -67,6 +67,10 @@ clean: ## Remove what the other targets built
 .PHONY: redis-server
 redis-server:
 	@scripts/need.sh redis-server redis-server
+
+.PHONY: promtool
+promtool:
+	@scripts/need.sh promtool prometheus
 
 # The name carries the version, so another version is another file to build.
 $(GOLANGCI):

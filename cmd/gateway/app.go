@@ -79,7 +79,11 @@ func open(ctx context.Context, cfg Config, log *slog.Logger) (app *App, err erro
 	if cfg.lookAt != nil {
 		a.store = cfg.lookAt(a.store)
 	}
+	registerer := prometheus.NewRegistry()
+	registerer.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	a.store = newMetered(a.store, registerer)
 	a.ready = newReadiness(a.store.Ready, cfg.StoreTimeout, log)
+	registerAbout(registerer, a.ready)
 	administered := guarded{Store: a.store, ready: a.ready}
 	if a.directory, err = tenants.New(tenants.Config{Store: administered, AdminKeys: keys.adminKeys}); err != nil {
 		return nil, err
@@ -92,8 +96,6 @@ func open(ctx context.Context, cfg Config, log *slog.Logger) (app *App, err erro
 	if err != nil {
 		return nil, err
 	}
-	registerer := prometheus.NewRegistry()
-	registerer.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	a.metrics = actions.NewMetrics(registerer)
 	a.reloads = newReloadFailures(registerer)
 	_ = a.Reload(ctx) // what is bad is logged, and the good ones serve

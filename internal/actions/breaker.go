@@ -12,8 +12,10 @@ import (
 // not_sent; it is asked after the claim, so it never stands before a replay.
 type breakers struct {
 	rest time.Duration
-	mu   sync.Mutex
-	byID map[string]*gobreaker.TwoStepCircuitBreaker[struct{}]
+	// opened is told of each breaker that opens; nil: nobody is.
+	opened func()
+	mu     sync.Mutex
+	byID   map[string]*gobreaker.TwoStepCircuitBreaker[struct{}]
 }
 
 // maxBreakers bounds the memory of connections that come and go. Past it the
@@ -43,6 +45,24 @@ func (b *breakers) isOpen(connectionID string) bool {
 	return ok && cb.State() == gobreaker.StateOpen
 }
 
+// count says how many breakers are in a state: "open" or "half_open". An open
+// one that has rested is half open, whether or not anybody has asked it.
+func (b *breakers) count(state string) int {
+	want := gobreaker.StateOpen
+	if state == "half_open" {
+		want = gobreaker.StateHalfOpen
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := 0
+	for _, cb := range b.byID {
+		if cb.State() == want {
+			n++
+		}
+	}
+	return n
+}
+
 // allow asks a connection's breaker. The function it returns must be called
 // once, with what the call told about the vendor.
 func (b *breakers) allow(connectionID string) (func(error), error) {
@@ -57,6 +77,11 @@ func (b *breakers) allow(connectionID string) (func(error), error) {
 			Timeout:     b.rest,
 			ReadyToTrip: func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= tripAfter },
 			IsExcluded:  func(err error) bool { return errors.Is(err, errNoVerdict) },
+			OnStateChange: func(_ string, _, to gobreaker.State) {
+				if to == gobreaker.StateOpen && b.opened != nil {
+					b.opened()
+				}
+			},
 		})
 		b.byID[connectionID] = cb
 	}

@@ -27,7 +27,9 @@ func (s *Service) Do(ctx context.Context, req Request) (Reply, error) {
 
 	started := time.Now()
 	reply, e := s.do(ctx, req)
-	s.logDo(ctx, req, reply, e, time.Since(started))
+	took := time.Since(started)
+	s.metrics.do.Observe(took.Seconds())
+	s.logDo(ctx, req, reply, e, took)
 	if e != nil {
 		return Reply{}, e
 	}

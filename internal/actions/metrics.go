@@ -1,6 +1,9 @@
 package actions
 
 import (
+	"sync/atomic"
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"holdfast.dev/gateway/internal/dedupe"
@@ -13,7 +16,12 @@ type Metrics struct {
 	claims      *prometheus.CounterVec
 	outcomes    *prometheus.CounterVec
 	limited     *prometheus.CounterVec
+	do          prometheus.Histogram
 	vendor      *prometheus.HistogramVec
+	held        prometheus.Gauge
+	heldAge     prometheus.Gauge
+	opened      prometheus.Counter
+	breakers    atomic.Pointer[breakers] // of the service that counts here
 	leaseLost   prometheus.Counter
 	lateAnswers prometheus.Counter
 	resolved    prometheus.Counter
@@ -36,6 +44,17 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		limited: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "holdfast_writes_limited_total", Help: "New writes refused by a limit of their tenant.",
 		}, []string{"limit"}),
+		do: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "holdfast_do_duration_seconds", Help: "Time from a do to its answer, replays and refusals included.",
+			Buckets: []float64{.001, .005, .02, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900},
+		}),
+		held: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "holdfast_held_writes", Help: "Writes of all tenants whose outcome is unknown, counted every five seconds. Every gateway counts all of them.",
+		}),
+		heldAge: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "holdfast_held_oldest_age_seconds", Help: "Time since the oldest held write was claimed; 0: none is held.",
+		}),
+		opened: counter("holdfast_breaker_opened_total", "Times that the circuit breaker of a connection opened."),
 		vendor: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "holdfast_vendor_duration_seconds", Help: "Time of vendor calls.",
 			Buckets: []float64{.005, .02, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300},
@@ -62,7 +81,8 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			m.checks.WithLabelValues(by, verdict)
 		}
 	}
-	r.MustRegister(m.claims, m.outcomes, m.limited, m.vendor, m.leaseLost, m.lateAnswers, m.resolved, m.swept, m.lapsed, m.recovered, m.checks)
+	r.MustRegister(m.breakersIn("open"), m.breakersIn("half_open"))
+	r.MustRegister(m.do, m.held, m.heldAge, m.opened, m.claims, m.outcomes, m.limited, m.vendor, m.leaseLost, m.lateAnswers, m.resolved, m.swept, m.lapsed, m.recovered, m.checks)
 	return m
 }
 
@@ -74,6 +94,26 @@ func (m *Metrics) Connectors(names ...string) {
 		}
 		m.vendor.WithLabelValues(name)
 	}
+}
+
+// breakersIn counts the connections whose breaker is in a state, when it is asked.
+func (m *Metrics) breakersIn(state string) prometheus.GaugeFunc {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "holdfast_breakers", Help: "Connections whose circuit breaker is not closed, by its state.",
+		ConstLabels: prometheus.Labels{"state": state},
+	}, func() float64 {
+		b := m.breakers.Load()
+		if b == nil {
+			return 0
+		}
+		return float64(b.count(state))
+	})
+}
+
+// holding is what all scopes together hold.
+func (m *Metrics) holding(held int, oldest time.Duration) {
+	m.held.Set(float64(held))
+	m.heldAge.Set(oldest.Seconds())
 }
 
 func (m *Metrics) outcome(connector, outcome string) {

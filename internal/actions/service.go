@@ -151,13 +151,16 @@ func New(c Config) (*Service, error) {
 	if c.Reconcile == (Reconcile{}) {
 		c.Reconcile = DefaultReconcile()
 	}
+	brk := newBreakers(c.BreakerRest)
+	brk.opened = c.Metrics.opened.Inc
+	c.Metrics.breakers.Store(brk)
 	base, stop := context.WithCancel(context.Background())
 	return &Service{
 		claims: c.Claims, keys: c.Keys, accounts: c.Accounts, catalog: c.Catalog, sealer: c.Sealer,
 		sender: c.Sender, journal: c.Journal, limits: c.Limits, ready: c.Ready,
 		window: c.Window, maxResult: c.MaxResult, reconcile: c.Reconcile,
 		metrics: c.Metrics, log: c.Logger, tracer: c.Tracer.Tracer("holdfast.dev/gateway/internal/actions"),
-		boot: c.Boot, breakers: newBreakers(c.BreakerRest), budgets: newBudgets(c.Boot),
+		boot: c.Boot, breakers: brk, budgets: newBudgets(c.Boot),
 		base: base, stop: stop,
 	}, nil
 }

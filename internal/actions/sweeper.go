@@ -18,6 +18,7 @@ type Scopes interface {
 type Sweeper interface {
 	Sweep(ctx context.Context, scope ledger.Scope) (dedupe.Swept, error)
 	Trim(ctx context.Context, scope ledger.Scope) error
+	Holding(ctx context.Context, scope ledger.Scope) (dedupe.Holding, error)
 }
 
 // SweepEvery is how often every scope is swept: a lease that lapses unnoticed
@@ -26,15 +27,19 @@ const SweepEvery = 2 * time.Second
 
 const trimEvery = time.Hour
 
+// countEvery is how often it is counted what is held: scrapes read the last count.
+const countEvery = 5 * time.Second
+
 // Sweep moves what the clock has moved, in every scope, until ctx ends. A scope
 // that fails is tried again the next time round; one that has more to move than
 // a sweep does, as after the end of a busy gateway, is not kept waiting.
 func Sweep(ctx context.Context, claims Sweeper, scopes Scopes, m *Metrics, log *slog.Logger) {
 	tick := time.NewTicker(SweepEvery)
 	defer tick.Stop()
-	var trimmed time.Time
+	var trimmed, counted time.Time
 	for {
 		trim, more := time.Since(trimmed) >= trimEvery, false
+		count := census{due: time.Since(counted) >= countEvery}
 		err := scopes.Scopes(ctx, func(scope ledger.Scope) error {
 			moved, err := claims.Sweep(ctx, scope)
 			m.swept.Add(float64(moved.Held + moved.Lapsed))
@@ -46,6 +51,10 @@ func Sweep(ctx context.Context, claims Sweeper, scopes Scopes, m *Metrics, log *
 			if err == nil && trim {
 				err = claims.Trim(ctx, scope)
 			}
+			if err == nil {
+				err = count.add(ctx, claims, scope)
+			}
+			count.failed = count.failed || err != nil
 			if err != nil && ctx.Err() == nil {
 				log.WarnContext(ctx, "scope not swept", "error", err)
 			}
@@ -59,6 +68,10 @@ func Sweep(ctx context.Context, claims Sweeper, scopes Scopes, m *Metrics, log *
 		case trim:
 			trimmed = time.Now()
 		}
+		if count.due && !count.failed && err == nil {
+			m.holding(count.held, count.oldest)
+			counted = time.Now()
+		}
 		if more {
 			continue
 		}
@@ -68,4 +81,22 @@ func Sweep(ctx context.Context, claims Sweeper, scopes Scopes, m *Metrics, log *
 		case <-tick.C:
 		}
 	}
+}
+
+// census adds up what the scopes hold. One that failed counts for nothing: a
+// gauge that stands still is better than one that leaves a tenant out.
+type census struct {
+	due, failed bool
+	held        int
+	oldest      time.Duration
+}
+
+func (c *census) add(ctx context.Context, claims Sweeper, scope ledger.Scope) error {
+	if !c.due {
+		return nil
+	}
+	h, err := claims.Holding(ctx, scope)
+	c.held += h.Held
+	c.oldest = max(c.oldest, h.Oldest)
+	return err
 }

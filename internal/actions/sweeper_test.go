@@ -33,6 +33,10 @@ func (h *heap) Sweep(_ context.Context, scope ledger.Scope) (moved dedupe.Swept,
 	return moved, nil
 }
 
+func (*heap) Holding(context.Context, ledger.Scope) (dedupe.Holding, error) {
+	return dedupe.Holding{}, nil
+}
+
 func (*heap) Trim(context.Context, ledger.Scope) error { return nil }
 
 // However many writes a gateway left behind, all are noticed within the 5 s of

@@ -104,12 +104,15 @@ func (f *front) denied(c *call, rt route, refusal error) error {
 // allowed lists the methods of a path for the header Allow.
 func (f *front) allowed(path string) string { return strings.Join(f.methods[path], ", ") }
 
+// otherMethod stands for every method a route does not have.
+const otherMethod = "other"
+
 // known returns the method if the route has it, for labels and logs.
 func (f *front) known(method, path string) string {
 	if slices.Contains(f.methods[path], method) {
 		return method
 	}
-	return "other"
+	return otherMethod
 }
 
 func register(r prometheus.Registerer, routes []route) (*metrics, error) {

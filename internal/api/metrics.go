@@ -22,7 +22,7 @@ type metrics struct {
 func newMetrics(r prometheus.Registerer, routes []route) (*metrics, error) {
 	m := &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "holdfast_http_requests_total", Help: "Requests by route and status.",
+			Name: "holdfast_http_requests_total", Help: "Requests by route and class of status: 2xx, 4xx or 5xx.",
 		}, []string{"method", "route", "status"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "holdfast_http_request_duration_seconds", Help: "Time from a request's headers to its answer.",
@@ -41,8 +41,10 @@ func newMetrics(r prometheus.Registerer, routes []route) (*metrics, error) {
 	for code := range kinds {
 		m.problems.WithLabelValues(string(code))
 	}
+	m.route(otherMethod, "")
 	for _, rt := range routes {
-		m.duration.WithLabelValues(rt.method, rt.path)
+		m.route(rt.method, rt.path)
+		m.route(otherMethod, rt.path)
 	}
 	for _, c := range []prometheus.Collector{m.requests, m.duration, m.problems, m.limited} {
 		if err := r.Register(c); err != nil {
@@ -52,8 +54,18 @@ func newMetrics(r prometheus.Registerer, routes []route) (*metrics, error) {
 	return m, nil
 }
 
+// route makes the series of a route present from zero.
+func (m *metrics) route(method, path string) {
+	for _, class := range []int{2, 4, 5} {
+		m.requests.WithLabelValues(method, path, statusClass(class*100))
+	}
+	m.duration.WithLabelValues(method, path)
+}
+
+func statusClass(status int) string { return strconv.Itoa(status/100) + "xx" }
+
 func (m *metrics) request(method, route string, status int, took time.Duration) {
-	m.requests.WithLabelValues(method, route, strconv.Itoa(status)).Inc()
+	m.requests.WithLabelValues(method, route, statusClass(status)).Inc()
 	m.duration.WithLabelValues(method, route).Observe(took.Seconds())
 }
 
