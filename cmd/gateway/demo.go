@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"holdfast.dev/gateway/internal/actions"
 	"holdfast.dev/gateway/internal/sandbox"
 )
 
@@ -51,6 +52,9 @@ func demo(ctx context.Context, listen string, exit bool, out io.Writer) (err err
 	cfg.Store = embeddedPrefix + filepath.Join(dir, "data")
 	cfg.EgressAllow = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	cfg.DrainTimeout = 2 * time.Second
+	// The gateway would find the invoice by itself; the story wants to be told first.
+	cfg.reconcile = actions.DefaultReconcile()
+	cfg.reconcile.Every = 15 * time.Second
 	if err := address(func(c *Config) *string { return &c.Listen })(&cfg, listen); err != nil {
 		return usageError{fmt.Errorf("flag --listen: %w", err)}
 	}

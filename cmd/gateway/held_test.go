@@ -229,52 +229,50 @@ func TestClassBIsSettledByItsID(t *testing.T) {
 
 func TestClassBProvesWhatWasNotDone(t *testing.T) {
 	t.Parallel()
-	onBothStores(t, func(t *testing.T, cfg Config) {
-		app, _ := boot(t, heldConfig(t, cfg))
-		shop := vendortest.NewShop(vendortest.ShopConfig{Class: vendortest.ClientID})
-		vendor := vendortest.New(t, shop.Serve)
-		vendor.Queue(vendortest.CloseAfterBody) // lost before the shop saw it
-		a := newAgent(t, app.URL())
-		a.connect("shop", "shop-b@1", vendor.URL())
-		held := a.do("shop", "buy", `{"n":1}`).is(423, "outcome_unknown")
-		began := time.Now()
-		eventually(t, 15*time.Second, "the write is known not to be done", func() bool {
-			return a.must(200, "GET", "/v1/actions/"+held.text("action_id"), nil).text("state") == "not_done"
-		})
-		require.Greater(t, time.Since(began), heldLease-500*time.Millisecond, "not before the deadline")
-		require.Empty(t, shop.Effects())
-		fresh := a.do("shop", "buy", `{"n":1}`).is(200, "succeeded").fresh()
-		require.Equal(t, held.text("action_id"), fresh.text("previous_write.id"))
-		require.Equal(t, map[string]int{"1": 1}, shop.Effects())
+	cfg := embedded(t)
+	app, _ := boot(t, heldConfig(t, cfg))
+	shop := vendortest.NewShop(vendortest.ShopConfig{Class: vendortest.ClientID})
+	vendor := vendortest.New(t, shop.Serve)
+	vendor.Queue(vendortest.CloseAfterBody) // lost before the shop saw it
+	a := newAgent(t, app.URL())
+	a.connect("shop", "shop-b@1", vendor.URL())
+	held := a.do("shop", "buy", `{"n":1}`).is(423, "outcome_unknown")
+	began := time.Now()
+	eventually(t, 15*time.Second, "the write is known not to be done", func() bool {
+		return a.must(200, "GET", "/v1/actions/"+held.text("action_id"), nil).text("state") == "not_done"
 	})
+	require.Greater(t, time.Since(began), heldLease-500*time.Millisecond, "not before the deadline")
+	require.Empty(t, shop.Effects())
+	fresh := a.do("shop", "buy", `{"n":1}`).is(200, "succeeded").fresh()
+	require.Equal(t, held.text("action_id"), fresh.text("previous_write.id"))
+	require.Equal(t, map[string]int{"1": 1}, shop.Effects())
 }
 
 // TestClassCProvesDoneNeverNotDone: a marker that is found settles; one that is
 // not leaves the write held, whatever the time.
 func TestClassCProvesDoneNeverNotDone(t *testing.T) {
 	t.Parallel()
-	onBothStores(t, func(t *testing.T, cfg Config) {
-		app, _ := boot(t, heldConfig(t, cfg))
-		shop := vendortest.NewShop(vendortest.ShopConfig{Class: vendortest.MarkerOnly, Answer: firstLost})
-		vendor := vendortest.New(t, shop.Serve)
-		a := newAgent(t, app.URL())
-		a.connect("shop", "shop-c@1", vendor.URL())
-		a.do("shop", "buy", `{"n":1}`).is(423, "outcome_unknown")
-		require.Equal(t, "check", a.settles(1).text("evidence"))
+	cfg := embedded(t)
+	app, _ := boot(t, heldConfig(t, cfg))
+	shop := vendortest.NewShop(vendortest.ShopConfig{Class: vendortest.MarkerOnly, Answer: firstLost})
+	vendor := vendortest.New(t, shop.Serve)
+	a := newAgent(t, app.URL())
+	a.connect("shop", "shop-c@1", vendor.URL())
+	a.do("shop", "buy", `{"n":1}`).is(423, "outcome_unknown")
+	require.Equal(t, "check", a.settles(1).text("evidence"))
 
-		vendor.Queue(vendortest.CloseAfterBody) // the shop never sees it
-		lost := a.do("shop", "buy", `{"n":2}`).is(423, "outcome_unknown")
-		path := "/v1/actions/" + lost.text("action_id")
-		eventually(t, 15*time.Second, "several look-ups past deadline and settle", func() bool {
-			v := a.must(200, "GET", path, nil)
-			deadline, err := time.Parse(time.RFC3339, v.text("deadline"))
-			require.NoError(t, err)
-			return time.Now().After(deadline.Add(1500*time.Millisecond)) && strings.Count(historyOf(v), "lookup: none") >= 2
-		})
-		require.Equal(t, "held", a.must(200, "GET", path, nil).text("state"))
-		a.do("shop", "buy", `{"n":2}`).is(423, "outcome_unknown")
-		require.Equal(t, map[string]int{"1": 1}, shop.Effects())
+	vendor.Queue(vendortest.CloseAfterBody) // the shop never sees it
+	lost := a.do("shop", "buy", `{"n":2}`).is(423, "outcome_unknown")
+	path := "/v1/actions/" + lost.text("action_id")
+	eventually(t, 15*time.Second, "several look-ups past deadline and settle", func() bool {
+		v := a.must(200, "GET", path, nil)
+		deadline, err := time.Parse(time.RFC3339, v.text("deadline"))
+		require.NoError(t, err)
+		return time.Now().After(deadline.Add(1500*time.Millisecond)) && strings.Count(historyOf(v), "lookup: none") >= 2
 	})
+	require.Equal(t, "held", a.must(200, "GET", path, nil).text("state"))
+	a.do("shop", "buy", `{"n":2}`).is(423, "outcome_unknown")
+	require.Equal(t, map[string]int{"1": 1}, shop.Effects())
 }
 
 // TestClassDStaysHeldForAPerson.

@@ -3,4 +3,4 @@
 package main
 
 // fanned is smaller under the race detector, which makes everything slower.
-const fanned = 200
+const fanned = 100
