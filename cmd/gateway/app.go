@@ -25,6 +25,7 @@ import (
 	"holdfast.dev/gateway/internal/connectors"
 	"holdfast.dev/gateway/internal/dedupe"
 	"holdfast.dev/gateway/internal/ledger"
+	"holdfast.dev/gateway/internal/oauth"
 	"holdfast.dev/gateway/internal/pebblestore"
 	"holdfast.dev/gateway/internal/redisstore"
 	"holdfast.dev/gateway/internal/tenants"
@@ -107,8 +108,13 @@ func open(ctx context.Context, cfg Config, log *slog.Logger) (app *App, err erro
 	a.wire = wire.New(cfg.wire)
 	journal := audit.NewLog(a.store)
 	limited := limitsOf(cfg, a.store.Now)
+	tokenNow := a.store.Now
+	if cfg.tokenNow != nil {
+		tokenNow = cfg.tokenNow
+	}
 	if a.service, err = actions.New(actions.Config{
 		Limits: limited.Tenants,
+		Tokens: oauth.New(oauth.Config{Book: book, Sender: a.wire, Now: tokenNow, Logger: log}),
 		Claims: a.claims, Keys: a.directory, Accounts: book, Catalog: a.registry, Sealer: keys.ring, Sender: a.wire, Journal: journal, Ready: a.ready.last,
 		Window: cfg.ReplayWindow, MaxResult: cfg.MaxResult, Reconcile: cfg.reconcile, Metrics: a.metrics, Logger: log, Tracer: cfg.tracer,
 		BreakerRest: cfg.breakerRest,

@@ -57,6 +57,8 @@ type Config struct {
 	reconcile   actions.Reconcile // zero: the usual; tests have no hours
 	tracer      trace.TracerProvider
 	breakerRest time.Duration
+	// tokenNow is the clock that access tokens end by; nil: the store's.
+	tokenNow func() time.Time
 	// lookAt wraps the store, so that what it is asked can be counted; nil: as it is.
 	lookAt func(ledger.Store) ledger.Store
 }

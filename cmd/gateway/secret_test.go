@@ -116,6 +116,12 @@ func requireNoSentinel(t *testing.T, seen map[string]string) {
 
 func requireNoSentinelInFiles(t *testing.T, dir string) {
 	t.Helper()
+	requireNothingOf(t, dir, sentinel)
+}
+
+// requireNothingOf insists that no file below dir holds any of the texts.
+func requireNothingOf(t *testing.T, dir string, texts ...string) {
+	t.Helper()
 	files := 0
 	require.NoError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -126,7 +132,9 @@ func requireNoSentinelInFiles(t *testing.T, dir string) {
 			return err
 		}
 		files++
-		require.False(t, strings.Contains(string(data), sentinel), "%s holds the credential", d.Name())
+		for _, text := range texts {
+			require.False(t, strings.Contains(string(data), text), "%s holds what it must not", d.Name())
+		}
 		return nil
 	}))
 	require.NotZero(t, files)

@@ -136,7 +136,7 @@ func (c *checking) run(ctx context.Context) {
 		err = connections.ErrNotFound
 	}
 	if err == nil {
-		c.creds, err = c.s.accounts.Credentials(c.conn)
+		c.creds, err = c.s.credentials(ctx, c.conn, c.h.connector.Spec().Auth)
 	}
 	if err != nil {
 		c.plan = firstCheck(c.h.action.Checks)

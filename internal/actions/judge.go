@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"mime"
+	"net/http"
 	"net/textproto"
 	"strings"
 	"unicode/utf8"
@@ -99,7 +100,7 @@ func (o *owner) attempt(ctx context.Context, at **wire.Exchange) finding {
 	}
 	learned := errNoVerdict // unless the vendor had a part in it
 	defer func() { report(learned) }()
-	creds, err := o.s.accounts.Credentials(o.w.conn)
+	creds, err := o.s.credentials(ctx, o.w.conn, o.w.spec.Auth)
 	req := o.w.planned.Clone()
 	if err == nil {
 		err = o.w.spec.Auth.Apply(&req, creds)
@@ -116,6 +117,9 @@ func (o *owner) attempt(ctx context.Context, at **wire.Exchange) finding {
 		Method: req.Method, URL: req.URL, Header: req.Header, Body: req.Body, Timeout: o.w.action.Timeout,
 	}, o.permit)
 	learned = breakerError(*x)
+	if x.Status == http.StatusUnauthorized && o.w.spec.Auth.OAuth() && o.s.tokens != nil {
+		o.s.tokens.Rejected(o.w.conn, creds[connectors.AccessToken])
+	}
 	o.s.metrics.vendor.WithLabelValues(o.w.spec.Name).Observe(x.Duration.Seconds())
 	return o.s.judge(ctx, o.w.subject(), *x, newMask(creds))
 }

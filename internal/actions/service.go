@@ -25,6 +25,12 @@ type Accounts interface {
 	Credentials(conn connections.Connection) (map[string]string, error)
 }
 
+// Tokens has access tokens for connections whose connector wants OAuth.
+type Tokens interface {
+	Access(ctx context.Context, conn connections.Connection, auth connectors.Auth, creds map[string]string) (string, error)
+	Rejected(conn connections.Connection, access string)
+}
+
 // Catalog finds connectors: the version a new write on a pin uses, and the
 // exact one an earlier write was claimed with.
 type Catalog interface {
@@ -68,6 +74,9 @@ type Config struct {
 	Sender   Sender
 	Journal  Journal
 
+	// Tokens is asked where a connector wants OAuth; nil: no write is sent there.
+	Tokens Tokens
+
 	// Limits bound what a tenant may use; nil: nothing does.
 	Limits *limits.Limiter
 
@@ -104,6 +113,7 @@ type Service struct {
 	sender   Sender
 	journal  Journal
 	limits   *limits.Limiter
+	tokens   Tokens
 	ready    func() error
 
 	window    time.Duration
@@ -157,7 +167,7 @@ func New(c Config) (*Service, error) {
 	base, stop := context.WithCancel(context.Background())
 	return &Service{
 		claims: c.Claims, keys: c.Keys, accounts: c.Accounts, catalog: c.Catalog, sealer: c.Sealer,
-		sender: c.Sender, journal: c.Journal, limits: c.Limits, ready: c.Ready,
+		sender: c.Sender, journal: c.Journal, limits: c.Limits, tokens: c.Tokens, ready: c.Ready,
 		window: c.Window, maxResult: c.MaxResult, reconcile: c.Reconcile,
 		metrics: c.Metrics, log: c.Logger, tracer: c.Tracer.Tracer("holdfast.dev/gateway/internal/actions"),
 		boot: c.Boot, breakers: brk, budgets: newBudgets(c.Boot),

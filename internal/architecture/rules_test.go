@@ -55,6 +55,7 @@ func layers() []layer {
 		// How much each tenant may use.
 		{pkg: "limits", may: "ledger tenants"},
 
+		{pkg: "oauth", may: "audit connections connectors wire"},
 		{pkg: "catalog", may: "ledger audit connectors"},
 
 		// Drivers serve the ledger's contract, and see nothing of what is stored.
@@ -65,7 +66,7 @@ func layers() []layer {
 		{pkg: "actions", may: leaves + records + rules + "limits"},
 		{pkg: "api", may: leaves + records + rules + "actions limits ."},
 		{pkg: "cmd/gateway", may: leaves + records + rules +
-			"actions limits api catalog connectors/manifest connectors/builtin connectors/workbench pebblestore redisstore telemetry sandbox"},
+			"actions limits oauth api catalog connectors/manifest connectors/builtin connectors/workbench pebblestore redisstore telemetry sandbox"},
 	}
 }
 

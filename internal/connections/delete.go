@@ -104,6 +104,9 @@ func (b *Book) remove(ctx context.Context, caller audit.Caller, c *Connection) e
 				return err
 			}
 			past.forget(step, c)
+			// Nobody can ask for a token of a connection that is not there.
+			step.Delete = append(step.Delete, tokenKey(c.Name), leaseKey(c.Name))
+			step.Unindex = append(step.Unindex, tokenEntry(c))
 			audit.Append(step, rowOf(caller, audit.ConnectionDeleted, c))
 			return nil
 		})

@@ -191,7 +191,7 @@ func (b *Book) Reseal(ctx context.Context, caller audit.Caller, scope ledger.Sco
 }
 
 func (b *Book) resealOne(ctx context.Context, caller audit.Caller, scope ledger.Scope, name string) (done, whole bool, err error) {
-	step, err := audit.Change(ctx, b.store, scope, []ledger.Fetch{{Key: keyOf(name)}, {Key: keptKey(name)}},
+	step, err := audit.Change(ctx, b.store, scope, []ledger.Fetch{{Key: keyOf(name)}, {Key: keptKey(name)}, {Key: tokenKey(name)}},
 		func(seen ledger.Snapshot, step *ledger.Step) error {
 			whole = true
 			if _, there := seen.Get(keyOf(name)); !there {
@@ -211,7 +211,11 @@ func (b *Book) resealOne(ctx context.Context, caller audit.Caller, scope ledger.
 				v := &past.list[i]
 				past.changed = b.refresh(c, &v.Sealed, &v.Fingerprint, &whole) || past.changed
 			}
-			if !changed && !past.changed {
+			token, err := b.refreshToken(seen, c)
+			if err != nil {
+				return err
+			}
+			if !changed && !past.changed && token == nil {
 				return nil
 			}
 			row := rowOf(caller, audit.ConnectionUpdated, c)
@@ -220,6 +224,10 @@ func (b *Book) resealOne(ctx context.Context, caller audit.Caller, scope ledger.
 			expect(step, c)
 			if err := put(step, &next); err != nil {
 				return err
+			}
+			if token != nil {
+				step.Expect = append(step.Expect, ledger.Expect{Key: token.Key, Version: seen.Values[token.Key].Version})
+				step.Put = append(step.Put, *token)
 			}
 			return past.save(step, c)
 		})

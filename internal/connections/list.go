@@ -74,7 +74,7 @@ func (b *Book) entries(ctx context.Context, scope ledger.Scope, after *ledger.En
 		}
 		for i := range some {
 			after = &some[i]
-			if !strings.HasPrefix(after.Member, memberPrefix) || strings.HasSuffix(after.Member, keptSuffix) {
+			if !strings.HasPrefix(after.Member, memberPrefix) || strings.Contains(after.Member[len(memberPrefix):], "/") {
 				continue
 			}
 			if len(found) == limit {

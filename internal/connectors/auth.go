@@ -47,6 +47,14 @@ type Auth struct {
 	Rotates      bool     // OAuth2Refresh: each use returns a new refresh token
 }
 
+// AccessToken is where Apply finds the access token of the OAuth types. No
+// credential can have the name.
+const AccessToken = "access token"
+
+// OAuth says that the vendor is shown an access token, which is had for the
+// credentials and is none itself.
+func (a Auth) OAuth() bool { return a.Type == OAuth2ClientCredentials || a.Type == OAuth2Refresh }
+
 // Credentials returns the names of the credentials a connection must have, and
 // the only ones it may have, sorted.
 func (a Auth) Credentials() []string {
@@ -92,6 +100,13 @@ func (a Auth) CheckCredentials(creds map[string]string) error {
 // request that is hashed, stored or shown never holds a credential.
 // Errors wrap ErrCredentials or ErrAuthType and hold no value.
 func (a Auth) Apply(req *Request, creds map[string]string) error {
+	if a.OAuth() {
+		token := creds[AccessToken]
+		if !plainText(token) || !ascii(token) {
+			return fmt.Errorf("%w: there is no access token", ErrCredentials)
+		}
+		return setHeader(req, "Authorization", "Bearer "+token)
+	}
 	if err := a.CheckCredentials(creds); err != nil {
 		return err
 	}

@@ -104,14 +104,6 @@ func TestCredentialIsNeverSetTwice(t *testing.T) {
 	}
 }
 
-func TestOAuth2IsNotAppliedYet(t *testing.T) {
-	auth := connectors.Auth{Type: connectors.OAuth2ClientCredentials, ClientID: "id", ClientSecret: "s"}
-	require.Equal(t, []string{"id", "s"}, auth.Credentials())
-	r := request()
-	require.ErrorIs(t, auth.Apply(&r, map[string]string{"id": "a", "s": "b"}), connectors.ErrAuthType)
-	require.Equal(t, request(), r)
-}
-
 func TestCloneSharesNothing(t *testing.T) {
 	r := request()
 	c := r.Clone()
@@ -119,4 +111,20 @@ func TestCloneSharesNothing(t *testing.T) {
 	c.Body[0] = 'z'
 	require.Equal(t, request(), r)
 	require.Nil(t, connectors.Request{}.Clone().Body)
+}
+
+// An access token is shown as one, and is no credential of the connection.
+func TestApplyAccessToken(t *testing.T) {
+	for _, kind := range []connectors.AuthType{connectors.OAuth2ClientCredentials, connectors.OAuth2Refresh} {
+		auth := connectors.Auth{Type: kind, ClientID: "id", ClientSecret: "secret"}
+		req := connectors.Request{URL: "https://a.example"}
+		require.NoError(t, auth.Apply(&req, map[string]string{"id": "i", "secret": "s", connectors.AccessToken: "tok"}))
+		require.Equal(t, "Bearer tok", req.Header.Get("Authorization"))
+		for _, token := range []string{"", " x", "a\nb", "ü"} {
+			req = connectors.Request{}
+			require.ErrorIs(t, auth.Apply(&req, map[string]string{"id": "i", "secret": "s", connectors.AccessToken: token}), connectors.ErrCredentials)
+			require.Empty(t, req.Header)
+		}
+		require.Error(t, auth.CheckCredentials(map[string]string{"id": "i", "secret": "s", connectors.AccessToken: "tok"}))
+	}
 }
