@@ -214,7 +214,7 @@ func (t *Tokens) keep(ctx context.Context, conn connections.Connection, lease co
 			t.c.Logger.ErrorContext(ctx, "token not stored; this process alone has it", "connection", conn.Name, "error", err)
 			return
 		}
-		time.Sleep(wait)
+		<-time.NewTimer(wait).C
 		wait *= 2
 	}
 }

@@ -76,7 +76,7 @@ func (s *server) Send(_ context.Context, r wire.Request, _ wire.Permit) wire.Exc
 	s.asked = append(s.asked, r)
 	n := len(s.asked)
 	s.mu.Unlock()
-	time.Sleep(time.Second) // of the bubble
+	<-time.After(time.Second) // of the bubble
 	return s.answer(n)
 }
 
@@ -123,7 +123,7 @@ func TestOneRequestHoweverManyAsk(t *testing.T) {
 			all.Wait()
 			require.Len(t, s.asked, round)
 			require.Equal(t, fmt.Sprint("r", round-1), s.form(t, round-1).Get("refresh_token"))
-			time.Sleep(time.Hour)
+			<-time.After(time.Hour)
 		}
 		require.Equal(t, "Basic "+base64.StdEncoding.EncodeToString([]byte("i%3Ad:s%26cret")), s.asked[0].Header.Get("Authorization"))
 		require.True(t, s.asked[0].FreshConnection)
@@ -141,14 +141,14 @@ func TestTokenThatTheStoreDoesNotTake(t *testing.T) {
 		require.Equal(t, "a1", access)
 		require.Equal(t, "r1", b.token.Refresh)
 
-		time.Sleep(time.Hour)
+		<-time.After(time.Hour)
 		b.fails = 100
 		access, err = tk.Access(t.Context(), conn, rotates, creds)
 		require.NoError(t, err)
 		require.Equal(t, "a2", access)
 		require.Equal(t, "r1", b.token.Refresh)
 		b.fails = 0
-		time.Sleep(time.Hour)
+		<-time.After(time.Hour)
 		access, err = tk.Access(t.Context(), conn, rotates, creds)
 		require.NoError(t, err)
 		require.Equal(t, "a3", access)
@@ -164,7 +164,7 @@ func TestDeadHolderOfTheLease(t *testing.T) {
 		_, err := tk.Access(t.Context(), conn, rotates, creds)
 		require.ErrorIs(t, err, oauth.ErrToken, "a write does not wait longer than its lease")
 		require.Empty(t, s.asked)
-		time.Sleep(5 * time.Second)
+		<-time.After(5 * time.Second)
 		_, err = tk.Access(t.Context(), conn, rotates, creds)
 		require.NoError(t, err)
 	})
