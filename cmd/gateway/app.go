@@ -28,6 +28,7 @@ import (
 	"holdfast.dev/gateway/internal/oauth"
 	"holdfast.dev/gateway/internal/pebblestore"
 	"holdfast.dev/gateway/internal/redisstore"
+	"holdfast.dev/gateway/internal/telemetry"
 	"holdfast.dev/gateway/internal/tenants"
 	"holdfast.dev/gateway/internal/wire"
 )
@@ -48,6 +49,7 @@ type App struct {
 	service   *actions.Service
 	metrics   *actions.Metrics
 	wire      *wire.Client
+	tracing   *telemetry.Tracing
 	front     *api.Server
 
 	public, admin *listener
@@ -63,6 +65,7 @@ type App struct {
 
 // open builds the program and takes its listeners and store. It starts nothing.
 func open(ctx context.Context, cfg Config, log *slog.Logger) (app *App, err error) {
+	log = slog.New(telemetry.LogHandler(log.Handler()))
 	a := &App{cfg: cfg, log: log, failed: make(chan error, 2)}
 	defer func() {
 		if err != nil {
@@ -79,6 +82,12 @@ func open(ctx context.Context, cfg Config, log *slog.Logger) (app *App, err erro
 	}
 	if cfg.lookAt != nil {
 		a.store = cfg.lookAt(a.store)
+	}
+	if a.tracing, err = telemetry.Open(ctx, version()); err != nil {
+		return nil, err
+	}
+	if a.cfg.tracer == nil {
+		a.cfg.tracer = a.tracing
 	}
 	registerer := prometheus.NewRegistry()
 	registerer.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -116,7 +125,7 @@ func open(ctx context.Context, cfg Config, log *slog.Logger) (app *App, err erro
 		Limits: limited.Tenants,
 		Tokens: oauth.New(oauth.Config{Book: book, Sender: a.wire, Now: tokenNow, Logger: log}),
 		Claims: a.claims, Keys: a.directory, Accounts: book, Catalog: a.registry, Sealer: keys.ring, Sender: a.wire, Journal: journal, Ready: a.ready.last,
-		Window: cfg.ReplayWindow, MaxResult: cfg.MaxResult, Reconcile: cfg.reconcile, Metrics: a.metrics, Logger: log, Tracer: cfg.tracer,
+		Window: cfg.ReplayWindow, MaxResult: cfg.MaxResult, Reconcile: cfg.reconcile, Metrics: a.metrics, Logger: log, Tracer: a.cfg.tracer,
 		BreakerRest: cfg.breakerRest,
 	}); err != nil {
 		return nil, err
@@ -266,6 +275,11 @@ func (a *App) Close() error {
 		a.jobs.Wait()
 		if a.wire != nil {
 			a.wire.Close()
+		}
+		if a.tracing != nil {
+			if err := a.tracing.Close(); err != nil {
+				a.log.Warn("last traces not sent", "error", err)
+			}
 		}
 		if a.store != nil {
 			errs = append(errs, a.store.Close())

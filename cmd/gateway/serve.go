@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"holdfast.dev/gateway/internal/redisstore"
+	"holdfast.dev/gateway/internal/telemetry"
 )
 
 func serveCommand() *cobra.Command {
@@ -25,6 +26,7 @@ func serveCommand() *cobra.Command {
 		}
 		log := newLogger(cmd.ErrOrStderr())
 		redisstore.RouteLibraryLog(log) // for the whole process, so here and nowhere else
+		telemetry.RouteErrors(log)      // likewise
 		return serve(cmd.Context(), cfg, log, cmd.OutOrStdout())
 	}
 	return cmd

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"holdfast.dev/gateway/internal/audit"
 	"holdfast.dev/gateway/internal/dedupe"
 	"holdfast.dev/gateway/internal/ledger"
@@ -22,7 +24,7 @@ func (s *Service) Do(ctx context.Context, req Request) (Reply, error) {
 		return Reply{}, fail(Draining, "this gateway is shutting down; nothing was sent, repeat the request and another one answers").after(time.Second)
 	}
 	defer s.running.Done()
-	ctx, span := s.tracer.Start(ctx, "do")
+	ctx, span := s.tracer.Start(ctx, "do", trace.WithSpanKind(trace.SpanKindServer))
 	defer span.End()
 
 	started := time.Now()
@@ -30,6 +32,7 @@ func (s *Service) Do(ctx context.Context, req Request) (Reply, error) {
 	took := time.Since(started)
 	s.metrics.do.Observe(took.Seconds())
 	s.logDo(ctx, req, reply, e, took)
+	spanDo(span, req, reply, e)
 	if e != nil {
 		return Reply{}, e
 	}
@@ -93,9 +96,10 @@ func (s *Service) claim(ctx context.Context, req Request) (*write, dedupe.Claime
 	return nil, dedupe.Claimed{}, fail(StoreUnavailable, "the key, tenant or connection was changed just now; nothing was sent, repeat the same request").after(time.Second)
 }
 
-func (s *Service) claimOnce(ctx context.Context, w *write) (dedupe.Claimed, error) {
+func (s *Service) claimOnce(ctx context.Context, w *write) (claimed dedupe.Claimed, err error) {
 	ctx, span := s.tracer.Start(ctx, "claim")
 	defer span.End()
+	defer func() { spanClaim(span, claimed, err) }()
 	// Once the claim is on its way it is carried to its end: a caller that hangs
 	// up in the middle must not leave the gateway in doubt about its own claim.
 	ctx = context.WithoutCancel(ctx)

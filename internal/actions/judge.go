@@ -10,6 +10,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"holdfast.dev/gateway/internal/connectors"
 	"holdfast.dev/gateway/internal/dedupe"
 	"holdfast.dev/gateway/internal/ledger"
@@ -109,13 +111,14 @@ func (o *owner) attempt(ctx context.Context, at **wire.Exchange) finding {
 		o.s.log.WarnContext(ctx, "credential not usable", "action_id", o.w.id.String(), "connection", o.w.conn.Name, "error", err)
 		return unsent("credentials")
 	}
-	ctx, span := o.s.tracer.Start(ctx, "vendor")
+	ctx, span := o.s.tracer.Start(ctx, "vendor", trace.WithSpanKind(trace.SpanKindClient))
 	defer span.End()
 	x := &wire.Exchange{Phase: wire.SentNoAnswer}
 	*at = x
 	*x = o.s.sender.Send(ctx, wire.Request{
 		Method: req.Method, URL: req.URL, Header: req.Header, Body: req.Body, Timeout: o.w.action.Timeout,
 	}, o.permit)
+	spanVendor(span, *x)
 	learned = breakerError(*x)
 	if x.Status == http.StatusUnauthorized && o.w.spec.Auth.OAuth() && o.s.tokens != nil {
 		o.s.tokens.Rejected(o.w.conn, creds[connectors.AccessToken])

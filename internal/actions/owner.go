@@ -154,6 +154,7 @@ const (
 func (o *owner) settle(ctx context.Context, f finding, told chan<- done) {
 	ctx, span := o.s.tracer.Start(context.WithoutCancel(ctx), "settle")
 	defer span.End()
+	spanSettle(span, f)
 	f.settlement.Scribe = o.scribe
 	wait := settleFirst
 	for {

@@ -106,8 +106,5 @@ func (s *Service) logDo(ctx context.Context, req Request, r Reply, e *Error, too
 			slog.Bool("replayed", r.Replayed || e != nil && e.Replayed),
 			slog.Int("vendor_status", rec.Outcome.VendorStatus))
 	}
-	if id := traceID(ctx); id != "" {
-		attrs = append(attrs, slog.String("trace_id", id))
-	}
 	s.log.LogAttrs(ctx, level, "do", attrs...)
 }

@@ -26,7 +26,7 @@ func callOf(c echo.Context) *call {
 // standing headers, and the log its one line, and it catches panics.
 func (f *front) observe(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(ec echo.Context) error {
-		c := &call{echo: ec, w: ec.Response(), r: ec.Request(), start: f.now()}
+		c := &call{echo: ec, w: ec.Response(), r: traced(ec.Request()), start: f.now()}
 		c.id = newRequestID(c.start)
 		ec.Set(callKey, c)
 		h := c.w.Header()

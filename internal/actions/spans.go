@@ -1,0 +1,60 @@
+package actions
+
+import (
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
+	"holdfast.dev/gateway/internal/dedupe"
+	"holdfast.dev/gateway/internal/wire"
+)
+
+// What spans say: ids and fixed words, as the log does. Names of connections
+// and actions come from records, which only hold names that exist; nothing comes
+// from a body, a key or a credential, and no vendor's words.
+
+func spanDo(span trace.Span, req Request, r Reply, e *Error) {
+	if !span.IsRecording() {
+		return
+	}
+	rec, outcome, replayed := r.Record, "succeeded", r.Replayed
+	switch {
+	case e != nil:
+		rec, outcome, replayed = e.Record, string(e.Code), e.Replayed
+	case r.Would != "":
+		outcome = "dry_run"
+	}
+	span.SetAttributes(
+		attribute.String("holdfast.request_id", req.RequestID),
+		attribute.String("holdfast.tenant", req.Principal.TenantName()),
+		attribute.String("holdfast.key_id", req.Principal.KeyID),
+		attribute.String("holdfast.outcome", outcome),
+		attribute.Bool("holdfast.replayed", replayed),
+	)
+	if rec != nil {
+		span.SetAttributes(
+			attribute.String("holdfast.action_id", rec.ID.String()),
+			attribute.String("holdfast.connection", rec.Connection),
+			attribute.String("holdfast.action", rec.Action),
+			attribute.String("holdfast.connector", rec.Connector),
+		)
+	}
+}
+
+func spanClaim(span trace.Span, c dedupe.Claimed, err error) {
+	verdict := string(c.Verdict)
+	if err != nil {
+		verdict = "failed"
+	}
+	span.SetAttributes(attribute.String("holdfast.verdict", verdict))
+}
+
+func spanVendor(span trace.Span, x wire.Exchange) {
+	span.SetAttributes(attribute.String("holdfast.phase", string(x.Phase)), attribute.String("holdfast.reason", x.Reason))
+	if x.Status != 0 {
+		span.SetAttributes(attribute.Int("http.response.status_code", x.Status))
+	}
+}
+
+func spanSettle(span trace.Span, f finding) {
+	span.SetAttributes(attribute.String("holdfast.outcome", f.word()))
+}

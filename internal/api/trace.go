@@ -1,0 +1,20 @@
+package api
+
+import (
+	"net/http"
+
+	"go.opentelemetry.io/otel/propagation"
+)
+
+const headerTraceparent = "Traceparent"
+
+// traced continues the trace a caller names (W3C Trace Context, section 3.2:
+// https://www.w3.org/TR/trace-context/). A header that is none, or several,
+// begins no trace of theirs and refuses nothing. baggage is not read: whatever
+// is in it would travel on.
+func traced(r *http.Request) *http.Request {
+	if len(r.Header[headerTraceparent]) != 1 {
+		return r
+	}
+	return r.WithContext(propagation.TraceContext{}.Extract(r.Context(), propagation.HeaderCarrier(r.Header)))
+}
