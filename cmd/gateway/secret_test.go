@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io/fs"
 	"os"
@@ -9,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"holdfast.dev/gateway/internal/redisstore"
 	"holdfast.dev/gateway/internal/redistest"
@@ -17,7 +20,7 @@ import (
 
 // TestTheCredentialIsNowhere: a vendor that echoes the credential in every place
 // it can, answers of every kind, and then every place a person could look:
-// responses, logs, audit rows, metrics and the store's own files.
+// responses, logs, audit rows, metrics, traces and the store's own files.
 func TestTheCredentialIsNowhere(t *testing.T) {
 	t.Run("embedded", func(t *testing.T) {
 		cfg := testConfig(t)
@@ -59,6 +62,10 @@ func leak(t *testing.T, cfg Config) (map[string]string, *App) {
 			c.JSON(status, fmt.Sprintf(body, credential), "X-Echo: "+credential, "Www-Authenticate: "+credential)
 		}
 	}
+	spans := tracetest.NewInMemoryExporter()
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
+	t.Cleanup(func() { require.NoError(t, provider.Shutdown(context.WithoutCancel(t.Context()))) })
+	cfg.tracer = provider
 	app, log := boot(t, cfg)
 	a := newAgent(t, app.URL())
 	seen := map[string]string{}
@@ -100,7 +107,17 @@ func leak(t *testing.T, cfg Config) (map[string]string, *App) {
 	note("audit", a.call("GET", "/v1/audit?limit=200", nil))
 	admin := &agent{t: t, base: app.AdminURL()}
 	note("metrics", admin.call("GET", "/metrics", nil))
+	host := &agent{t: t, base: app.URL(), key: testAdminKey}
+	note("the host's view of the audit", host.call("GET", "/v1/tenants/"+a.name+"/audit?limit=200", nil))
+	note("the host's view of the actions", host.call("GET", "/v1/tenants/"+a.name+"/actions?limit=100", nil))
+	note("keys", host.call("GET", "/v1/tenants/"+a.name+"/keys", nil))
+	require.NotEmpty(t, spans.GetSpans())
+	seen["traces"] = fmt.Sprintf("%+v", spans.GetSpans())
 	seen["log"] = log.String()
+	for name, text := range seen {
+		require.NotContains(t, text, a.key, "%s holds the API key", name)
+		require.NotContains(t, text, testAdminKey, "%s holds the platform admin key", name)
+	}
 	require.NotEmpty(t, seen["log"])
 	return seen, app
 }
