@@ -116,6 +116,33 @@ func TestAKeptAnswerIsJudgedAgainForFree(t *testing.T) {
 	require.ErrorIs(t, err, dedupe.ErrNotFound)
 }
 
+// outdated is a sealer after a rotation: everything was sealed under the old key.
+type outdated struct{ actions.Sealer }
+
+func (outdated) Outdated([]byte) bool { return true }
+
+// TestWhatIsKeptIsSealedAnew: the request and the answer that could not be
+// judged, and both still open where they belong.
+func TestWhatIsKeptIsSealedAnew(t *testing.T) {
+	var sealer actions.Sealer
+	f := newFixture(t, func(_ *fixture, _ *dedupe.Config, c *actions.Config) { sealer = c.Sealer })
+	f.fake.JudgeFunc = func(context.Context, connectors.Op, connectors.Answer) (connectors.Verdict, error) {
+		return connectors.Verdict{}, errBroken
+	}
+	f.fails(actions.OutcomeUnknown, `{}`)
+	rec := f.only()
+	was, err := f.claims.Raw(t.Context(), scope, rec.ID)
+	require.NoError(t, err)
+	n, err := actions.Reseal(t.Context(), f.claims, outdated{sealer}, scope)
+	require.NoError(t, err)
+	require.Equal(t, 2, n)
+	now, err := f.claims.Raw(t.Context(), scope, rec.ID)
+	require.NoError(t, err)
+	require.NotEqual(t, was, now)
+	f.fake.JudgeFunc = nil
+	f.verdict("succeeded", rec)
+}
+
 // TestAbsenceProvesSomethingOnlyOnceAllHasSettled: settle counted from the last
 // moment something may have been sent, and never before the deadline.
 func TestAbsenceProvesSomethingOnlyOnceAllHasSettled(t *testing.T) {

@@ -31,12 +31,12 @@ func (s *Service) sealAnswer(w subject, x wire.Exchange) []byte {
 	if err != nil {
 		return nil
 	}
-	return s.sealer.Seal(raw, []byte("answer"), w.scope[:], w.id[:])
+	return s.sealer.Seal(raw, answerBinding(w.scope, w.id)...)
 }
 
 // openAnswer returns the exchange as it was when its judging failed.
 func (s *Service) openAnswer(scope ledger.Scope, id dedupe.ActionID, sealed []byte) (wire.Exchange, error) {
-	plain, err := s.sealer.Open(sealed, []byte("answer"), scope[:], id[:])
+	plain, err := s.sealer.Open(sealed, answerBinding(scope, id)...)
 	if err != nil {
 		return wire.Exchange{}, fmt.Errorf("open kept answer: %w", err)
 	}
