@@ -4,9 +4,11 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"log/slog"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	"holdfast.dev/gateway/internal/actions"
@@ -523,4 +525,36 @@ func TestTheReconcilerResendsWhereTold(t *testing.T) {
 	f.reconciles()
 	f.eventually("it is settled", func() bool { return f.get(rec.ID).State == dedupe.Succeeded })
 	require.Equal(t, 2, f.vendor.sends())
+}
+
+// TestALapseIsToldAndTheNextDoRunsWithItsName.
+func TestALapseIsToldAndTheNextDoRunsWithItsName(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	metrics := actions.NewMetrics(registry)
+	f := newFixture(t)
+	rec := f.held()
+	f.advance(window)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		actions.Sweep(ctx, f.claims, oneScope{}, metrics, slog.New(slog.NewTextHandler(f.log, nil)))
+	}()
+	f.eventually("it has lapsed", func() bool { return f.get(rec.ID).State == dedupe.Lapsed })
+	f.eventually("that is counted", func() bool {
+		families, err := registry.Gather()
+		require.NoError(t, err)
+		for _, family := range families {
+			if family.GetName() == "holdfast_lapsed_total" {
+				return family.GetMetric()[0].GetCounter().GetValue() == 1
+			}
+		}
+		return false
+	})
+	stop()
+	receive(t, ended)
+	require.Contains(t, f.log.String(), "held writes lapsed with their outcome unknown")
+	require.Contains(t, f.events(), "lapsed")
+	next := f.succeeds(`{}`)
+	require.Equal(t, &dedupe.Previous{ID: rec.ID, State: dedupe.Lapsed, At: f.get(rec.ID).Settled}, next.Record.Previous)
 }
