@@ -222,6 +222,9 @@ func accessTable() []accessRow {
 			target: func(*testing.T, *population, *agent) string { return "/v1/connectors/probe/9.9.9" }},
 
 		{method: "GET", path: "/v1/audit", may: "read", done: want{200, ""}, list: true},
+
+		// Whoever may speak at all is told that this is no message.
+		{method: "POST", path: "/mcp", may: tenantsOwn, done: want{400, ""}, body: `{}`},
 	}
 }
 

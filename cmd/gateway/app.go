@@ -134,7 +134,7 @@ func open(ctx context.Context, cfg Config, log *slog.Logger) (app *App, err erro
 		Limits:  limited,
 		Actions: a.service, Tenants: a.directory, Connections: book, Connectors: a.registry, Audit: journal,
 		Registrar: catalog.NewRegistrar(a.catalog, a.registry, a.pinned(book), log),
-		Unsettled: a.claims.Unsettled, Ready: a.ready.now,
+		Unsettled: a.claims.Unsettled, Ready: a.ready.now, MCP: a.mcpFront,
 		MaxBody: cfg.MaxBody, Window: cfg.ReplayWindow, Metrics: registerer, Gatherer: registerer, Logger: log,
 	}); err != nil {
 		return nil, err

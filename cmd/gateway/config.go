@@ -59,6 +59,7 @@ type Config struct {
 	breakerRest time.Duration
 	// tokenNow is the clock that access tokens end by; nil: the store's.
 	tokenNow func() time.Time
+	progress time.Duration // between the signs of life of an MCP call; 0: mcp's own
 	// lookAt wraps the store, so that what it is asked can be counted; nil: as it is.
 	lookAt func(ledger.Store) ledger.Store
 }

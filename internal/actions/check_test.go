@@ -77,7 +77,7 @@ func (f *fixture) operator() tenants.Principal {
 
 func (f *fixture) check(rec *dedupe.Record) actions.CheckResult {
 	f.Helper()
-	got, err := f.svc.Check(f.Context(), f.operator(), rec.ID.String(), "req_2")
+	got, err := f.svc.Check(f.Context(), f.operator(), rec.ID.String(), "req_2", "rest")
 	require.NoError(f, err)
 	require.Equal(f, f.get(rec.ID).State, got.View.Record.State)
 	return got
@@ -347,7 +347,7 @@ func TestAResendThatSettlesALostWriteIsRecovered(t *testing.T) {
 	moved, err := f.claims.Sweep(t.Context(), scope)
 	require.NoError(t, err)
 	require.Equal(t, dedupe.Swept{Held: 1}, moved)
-	_, err = f.svc.Check(t.Context(), f.operator(), lost.String(), "req_2")
+	_, err = f.svc.Check(t.Context(), f.operator(), lost.String(), "req_2", "rest")
 	var e *actions.Error
 	require.ErrorAs(t, err, &e)
 	require.Equal(t, actions.StillPossible, e.Code)
@@ -366,12 +366,12 @@ func TestOneCheckAtATime(t *testing.T) {
 	working, release := f.vendor.stalls()
 	done := make(chan error, 1)
 	go func() {
-		_, err := f.svc.Check(context.WithoutCancel(t.Context()), f.operator(), rec.ID.String(), "req_2")
+		_, err := f.svc.Check(context.WithoutCancel(t.Context()), f.operator(), rec.ID.String(), "req_2", "rest")
 		done <- err
 	}()
 	receive(t, working)
 	var e *actions.Error
-	_, err := f.svc.Check(t.Context(), f.operator(), rec.ID.String(), "req_3")
+	_, err := f.svc.Check(t.Context(), f.operator(), rec.ID.String(), "req_3", "rest")
 	require.ErrorAs(t, err, &e)
 	require.Equal(t, actions.CheckRunning, e.Code)
 	_, err = f.svc.Resolve(t.Context(), f.operator(), rec.ID.String(), actions.Resolution{Note: "?"}, "req_4")
@@ -391,7 +391,7 @@ func TestADrainCutsACheck(t *testing.T) {
 	working, _ := f.vendor.stalls()
 	done := make(chan error, 1)
 	go func() {
-		_, err := f.svc.Check(context.WithoutCancel(t.Context()), f.operator(), rec.ID.String(), "req_2")
+		_, err := f.svc.Check(context.WithoutCancel(t.Context()), f.operator(), rec.ID.String(), "req_2", "rest")
 		done <- err
 	}()
 	receive(t, working)
@@ -402,7 +402,7 @@ func TestADrainCutsACheck(t *testing.T) {
 	got := f.get(rec.ID)
 	require.Equal(t, dedupe.Held, got.State)
 	require.True(t, got.CheckEnd.IsZero())
-	_, err := f.svc.Check(t.Context(), f.operator(), rec.ID.String(), "req_3")
+	_, err := f.svc.Check(t.Context(), f.operator(), rec.ID.String(), "req_3", "rest")
 	var e *actions.Error
 	require.ErrorAs(t, err, &e)
 	require.Equal(t, actions.Draining, e.Code)

@@ -168,8 +168,8 @@ func resolveFailure(rec *dedupe.Record, err error) *Error {
 	}
 }
 
-// Check runs the connector's check of a held write, now.
-func (s *Service) Check(ctx context.Context, p tenants.Principal, id, requestID string) (CheckResult, error) {
+// Check runs the connector's check of a held write, now; front is rest or mcp.
+func (s *Service) Check(ctx context.Context, p tenants.Principal, id, requestID, front string) (CheckResult, error) {
 	if !s.begin() {
 		return CheckResult{}, fail(Draining, "this gateway is shutting down; nothing was checked, repeat the request and another one answers").after(time.Second)
 	}
@@ -182,7 +182,7 @@ func (s *Service) Check(ctx context.Context, p tenants.Principal, id, requestID 
 	// a resend without its answer.
 	ctx = context.WithoutCancel(ctx)
 	done, err := s.check(ctx, p.Scope, found.Record.ID, asker{by: p.KeyID, scribe: s.scribe(ctx, Request{
-		Principal: p, RequestID: requestID, Front: "rest", Connection: found.Record.Connection, Action: found.Record.Action,
+		Principal: p, RequestID: requestID, Front: front, Connection: found.Record.Connection, Action: found.Record.Action,
 	})})
 	if err != nil {
 		s.metrics.checked("operator", "error")

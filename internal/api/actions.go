@@ -19,7 +19,7 @@ type reader interface {
 
 // settler ends the doubt about a held write.
 type settler interface {
-	Check(ctx context.Context, p tenants.Principal, id, requestID string) (actions.CheckResult, error)
+	Check(ctx context.Context, p tenants.Principal, id, requestID, front string) (actions.CheckResult, error)
 	Resolve(ctx context.Context, p tenants.Principal, id string, r actions.Resolution, requestID string) (actions.View, error)
 }
 
@@ -85,7 +85,7 @@ func (h *actionsHandler) check(c *call) error {
 	if err != nil {
 		return err
 	}
-	result, err := h.settles.Check(c.ctx(), c.who, id, c.id)
+	result, err := h.settles.Check(c.ctx(), c.who, id, c.id, c.front)
 	if err != nil {
 		return err
 	}

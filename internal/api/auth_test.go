@@ -81,6 +81,7 @@ func TestWhoMayCallWhat(t *testing.T) {
 		{"GET", "/v1/connectors", do + " " + read + " " + resolve + " " + manage},
 		{"GET", "/v1/connectors/c", do + " " + read + " " + resolve + " " + manage},
 		{"GET", "/v1/audit", read},
+		{"POST", "/mcp", do + " " + read + " " + resolve + " " + manage},
 	} {
 		for _, scope := range all {
 			g := newGateway(t)
@@ -135,7 +136,7 @@ func TestPublicCalls(t *testing.T) {
 	require.Contains(t, string(a.body), "openapi: 3.1.0")
 
 	public, _ := g.server.Routes()
-	require.Len(t, public, 25)
+	require.Len(t, public, 26)
 }
 
 // A tenant's key has no other tenant: a foreign one is not found, whether it

@@ -46,6 +46,9 @@ type call struct {
 	start time.Time
 	who   tenants.Principal // zero on a public route
 
+	front string // rest, mcp
+	outer *call  // the message this is made for; nil for a client's own request
+
 	counted  bool  // against its address
 	mostBody int64 // bytes the tenant's requests may have; 0: no limit of its own
 
@@ -73,7 +76,7 @@ func (c *call) ctx() context.Context { return c.r.Context() }
 
 // caller is what audit rows of administration begin with.
 func (c *call) caller() audit.Caller {
-	return audit.Caller{Tenant: c.who.TenantName(), Actor: c.who.Actor(), Front: "rest", RequestID: c.id}
+	return audit.Caller{Tenant: c.who.TenantName(), Actor: c.who.Actor(), Front: c.front, RequestID: c.id}
 }
 
 // param reads one segment of the path. No name or id of ours holds a slash, so

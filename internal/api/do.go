@@ -31,7 +31,7 @@ func (h *doHandler) do(c *call) error {
 	if err != nil {
 		return err
 	}
-	req.Principal, req.RequestID, req.Front = c.who, c.id, "rest"
+	req.Principal, req.RequestID, req.Front = c.who, c.id, c.front
 	reply, err := h.writes.Do(c.ctx(), req)
 	if err != nil {
 		return err

@@ -64,6 +64,14 @@ func (f *front) serve(rt route) echo.HandlerFunc {
 		if rt.replays {
 			c.w.Header().Set(headerIdempotentReplayed, boolText(false))
 		}
+		if c.outer != nil {
+			// The message was admitted; what it asks for needs a scope of its own.
+			c.who, c.mostBody = c.outer.who, c.outer.mostBody
+			if err := rt.access.check(c.who); err != nil {
+				return f.denied(c, rt, err)
+			}
+			return rt.handle(c)
+		}
 		if err := f.admitAddress(c); err != nil {
 			return err
 		}

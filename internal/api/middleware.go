@@ -26,8 +26,12 @@ func callOf(c echo.Context) *call {
 // standing headers, and the log its one line, and it catches panics.
 func (f *front) observe(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(ec echo.Context) error {
-		c := &call{echo: ec, w: ec.Response(), r: traced(ec.Request()), start: f.now()}
-		c.id = newRequestID(c.start)
+		c := &call{echo: ec, w: ec.Response(), r: traced(ec.Request()), start: f.now(), front: frontREST}
+		if c.outer = outerOf(c.r); c.outer != nil {
+			c.id, c.front = c.outer.id, frontMCP // one request to whoever sent it
+		} else {
+			c.id = newRequestID(c.start)
+		}
 		ec.Set(callKey, c)
 		h := c.w.Header()
 		h.Set(headerRequestID, c.id)

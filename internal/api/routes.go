@@ -50,6 +50,8 @@ func (s *handlers) routes() []route {
 
 		{method: get, path: "/v1/audit", access: tenantKey(read), handle: s.audit.list},
 
+		{method: post, path: "/mcp", access: tenantKey(), handle: s.mcp.post},
+
 		{method: get, path: "/openapi.yaml", access: anyone(), handle: openAPI},
 	}
 }

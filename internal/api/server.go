@@ -52,6 +52,10 @@ type Config struct {
 	Gatherer prometheus.Gatherer // shown as /metrics
 	Logger   *slog.Logger
 
+	// MCP makes the front that serves /mcp. It makes its calls as requests to api,
+	// in the context of the message they are for.
+	MCP func(api http.Handler) http.Handler
+
 	Now func() time.Time // nil: time.Now
 }
 
@@ -74,6 +78,7 @@ func (c *Config) validate() error {
 		{"Metrics", c.Metrics != nil},
 		{"Gatherer", c.Gatherer != nil},
 		{"Logger", c.Logger != nil},
+		{"MCP", c.MCP != nil},
 	} {
 		if !dep.ok {
 			missing = append(missing, errors.New("api: "+dep.name+" is missing"))
@@ -98,6 +103,7 @@ type handlers struct {
 	connections connectionsHandler
 	connectors  connectorsHandler
 	audit       auditHandler
+	mcp         mcpHandler
 }
 
 // New checks that nothing is missing and puts the routes together. The error
@@ -115,6 +121,7 @@ func New(c Config) (*Server, error) {
 		connections: connectionsHandler{book: c.Connections, unsettled: c.Unsettled, maxBody: c.MaxBody},
 		connectors:  connectorsHandler{catalog: c.Connectors, registrar: c.Registrar, window: c.Window},
 		audit:       auditHandler{log: c.Audit},
+		mcp:         mcpHandler{maxBody: c.MaxBody},
 	}
 	h.tenants = tenantsHandler{directory: c.Tenants, actions: &h.actions, audit: &h.audit, maxBody: c.MaxBody}
 	h.keys = keysHandler{keys: c.Tenants, tenants: &h.tenants, maxBody: c.MaxBody}
@@ -127,6 +134,7 @@ func New(c Config) (*Server, error) {
 		public: newFront(c.Logger, c.Now, m, c.Tenants, c.Audit, c.Limits, public),
 		admin:  newFront(c.Logger, c.Now, m, nil, nil, Limits{}, admin),
 	}
+	h.mcp.front = c.MCP(inner(server.public.echo))
 	server.admin.level = slog.LevelDebug // probes come every few seconds
 	return server, nil
 }

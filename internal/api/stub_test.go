@@ -62,7 +62,7 @@ func (s *service) List(_ context.Context, p tenants.Principal, f actions.ListFil
 	return s.list(p, f, cursor, limit)
 }
 
-func (s *service) Check(_ context.Context, _ tenants.Principal, id, requestID string) (actions.CheckResult, error) {
+func (s *service) Check(_ context.Context, _ tenants.Principal, id, requestID, _ string) (actions.CheckResult, error) {
 	return s.check(id, requestID)
 }
 
@@ -182,6 +182,7 @@ func (g *gateway) config() api.Config {
 		Ready:   func(context.Context) error { return g.ready() },
 		MaxBody: maxBody, Window: 24 * time.Hour,
 		Metrics: g.reg, Gatherer: g.reg,
+		MCP:    func(http.Handler) http.Handler { return http.NotFoundHandler() },
 		Logger: slog.New(slog.NewJSONHandler(g.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 }

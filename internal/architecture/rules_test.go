@@ -65,8 +65,9 @@ func layers() []layer {
 		// The one path of a write, the front, the program.
 		{pkg: "actions", may: leaves + records + rules + "limits"},
 		{pkg: "api", may: leaves + records + rules + "actions limits ."},
+		{pkg: "mcp", may: "strictjson"}, // beside api, which it speaks to as a client does
 		{pkg: "cmd/gateway", may: leaves + records + rules +
-			"actions limits oauth api catalog connectors/manifest connectors/builtin connectors/workbench pebblestore redisstore telemetry sandbox"},
+			"actions limits oauth api mcp catalog connectors/manifest connectors/builtin connectors/workbench pebblestore redisstore telemetry sandbox"},
 	}
 }
 
@@ -86,6 +87,7 @@ func homes() []home {
 		{module: "github.com/gowebpki/jcs", only: "strictjson"},
 		{module: "cel.dev/cel-go", only: "connectors/manifest"},
 		{module: "github.com/spf13/cobra", only: "cmd/gateway"},
+		{module: "github.com/modelcontextprotocol/go-sdk", only: "mcp"},
 		{module: "go.opentelemetry.io/otel/sdk", only: "telemetry"},
 	}
 }
