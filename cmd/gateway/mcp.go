@@ -37,7 +37,7 @@ func bridge(ctx context.Context, d *deployment, in io.ReadCloser, out io.WriteCl
 	})
 	err := server.Bridge(ctx, in, out)
 	if ctx.Err() != nil {
-		return nil // told to end
+		return nil //nolint:nilerr // told to end
 	}
 	return err
 }

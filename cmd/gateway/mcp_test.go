@@ -196,7 +196,7 @@ func TestMCPIsNamedInTheAudit(t *testing.T) {
 }
 
 // post sends one message as bytes.
-func (a *agent) post(ctx context.Context, message string, header ...string) (*http.Response, string) {
+func (a *agent) post(ctx context.Context, message string, header ...string) (status int, head http.Header, answer string) {
 	a.t.Helper()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, a.base+"/mcp", strings.NewReader(message))
 	require.NoError(a.t, err)
@@ -210,24 +210,19 @@ func (a *agent) post(ctx context.Context, message string, header ...string) (*ht
 		req.Header.Set(header[i], header[i+1])
 	}
 	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return nil, ""
-	}
+	require.NoError(a.t, err)
 	raw, err := io.ReadAll(resp.Body)
-	_ = resp.Body.Close()
-	if err != nil {
-		return nil, ""
-	}
-	return resp, string(raw)
+	require.NoError(a.t, err)
+	require.NoError(a.t, resp.Body.Close())
+	return resp.StatusCode, resp.Header, string(raw)
 }
 
 // rawDo makes a `do` whose arguments are these bytes.
 func (a *agent) rawDo(id, arguments string) toolAnswer {
 	a.t.Helper()
-	resp, raw := a.post(a.t.Context(), `{"jsonrpc":"2.0","id":`+id+`,"method":"tools/call","params":{"name":"do","arguments":`+arguments+`}}`)
-	require.NotNil(a.t, resp)
+	status, _, raw := a.post(a.t.Context(), `{"jsonrpc":"2.0","id":`+id+`,"method":"tools/call","params":{"name":"do","arguments":`+arguments+`}}`)
 	_, data, ok := strings.Cut(raw, "data: ")
-	require.True(a.t, ok, "%d %s", resp.StatusCode, raw)
+	require.True(a.t, ok, "%d %s", status, raw)
 	var message struct {
 		Result *mcpsdk.CallToolResult `json:"result"`
 	}
@@ -302,8 +297,8 @@ func TestMCPRefusesAnAmbiguousEnvelope(t *testing.T) {
 		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"do","arguments":` + one + `},"params":{}}`,
 		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"do","arguments":` + one + `,"argument\u0073":` + two + `}}`,
 	} {
-		resp, raw := a.post(t.Context(), message)
-		require.Equal(t, 400, resp.StatusCode)
+		status, _, raw := a.post(t.Context(), message)
+		require.Equal(t, 400, status)
 		require.Contains(t, raw, "-32600")
 	}
 	require.Zero(t, vendor.Arrivals())
@@ -365,20 +360,20 @@ func TestMCPAsksForAKey(t *testing.T) {
 	for name, key := range map[string]string{"none": "", "unknown": "hf_nobody_" + strings.Repeat("x", 40), "cut": a.key[:len(a.key)-1]} {
 		b := *a
 		b.key = key
-		resp, raw := b.post(t.Context(), list)
-		require.Equal(t, 401, resp.StatusCode, name)
+		status, head, raw := b.post(t.Context(), list)
+		require.Equal(t, 401, status, name)
 		require.Contains(t, raw, `"code":"unauthenticated"`)
-		require.Contains(t, resp.Header.Get("WWW-Authenticate"), "Bearer")
+		require.Contains(t, head.Get("WWW-Authenticate"), "Bearer")
 	}
 	admin := *a
 	admin.key = testAdminKey
-	resp, _ := admin.post(t.Context(), list)
-	require.Equal(t, 403, resp.StatusCode, "the platform's key is no tenant's")
+	status, _, _ := admin.post(t.Context(), list)
+	require.Equal(t, 403, status, "the platform's key is no tenant's")
 
-	resp, _ = a.post(t.Context(), list, "Origin", "https://elsewhere.example")
-	require.Equal(t, 403, resp.StatusCode)
-	resp, _ = a.post(t.Context(), list, "Origin", a.base)
-	require.Equal(t, 200, resp.StatusCode)
+	status, _, _ = a.post(t.Context(), list, "Origin", "https://elsewhere.example")
+	require.Equal(t, 403, status)
+	status, _, _ = a.post(t.Context(), list, "Origin", a.base)
+	require.Equal(t, 200, status)
 	require.Equal(t, 405, a.call("GET", "/mcp", nil).status)
 
 	reader := *a

@@ -4,12 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"slices"
 
 	"holdfast.dev/gateway/internal/strictjson"
 )
-
-func contains(names []string, name string) bool { return slices.Contains(names, name) }
 
 // readParams reads the arguments of a tool that looks, as strictly as the API
 // reads a body. The answer is a refusal in the API's form.

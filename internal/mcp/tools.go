@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
@@ -194,7 +195,7 @@ type want struct {
 func wantID() want                    { return want{may: []string{"id"}, must: "id"} }
 func wantPage(also ...string) want    { return want{may: append(also, "limit", "cursor")} }
 func wantConnection() want            { return want{may: []string{"connection", "action"}, must: "connection"} }
-func (w want) takes(name string) bool { return contains(w.may, name) }
+func (w want) takes(name string) bool { return slices.Contains(w.may, name) }
 
 func (s *Server) get(w want, path func(params) string) func(context.Context, json.RawMessage) (answer, error) {
 	return func(ctx context.Context, arguments json.RawMessage) (answer, error) {
