@@ -411,7 +411,9 @@ func TestADrainCutsACheck(t *testing.T) {
 // TestAbsenceRightAfterAResendProvesNothing: the resend may yet land, however
 // long it was waited for.
 func TestAbsenceRightAfterAResendProvesNothing(t *testing.T) {
-	f := newFixture(t, shortLease)
+	f := newFixture(t, func(_ *fixture, d *dedupe.Config, c *actions.Config) {
+		d.Lease, c.Boot = time.Second, nil // on real time, so that it is renewed
+	})
 	brief := connectors.CheckRule{Kind: connectors.Lookup, Settle: time.Millisecond, Absent: connectors.NotPerformed}
 	f.checks(resendRule(), brief)
 	spec := f.fake.SpecValue.Actions["create_thing"]
@@ -429,6 +431,7 @@ func TestAbsenceRightAfterAResendProvesNothing(t *testing.T) {
 		return wire.Exchange{Phase: wire.SentNoAnswer, Reason: wire.ReasonDeadline}
 	}
 	f.verdict("still_unknown", rec)
+	require.True(t, f.get(rec.ID).Resent)
 	f.accounts.conn.Paused = true // so that it is not resent once more
 	f.verdict("not_performed", rec)
 }
