@@ -335,8 +335,10 @@ func (l *listener) serve() error {
 }
 
 // closePatience is how long answers may take to reach their callers once the
-// calls themselves have ended.
-const closePatience = 5 * time.Second
+// calls themselves have ended. It is longer than the five seconds that net/http
+// gives a connection on which nothing has come yet (a client or a load balancer
+// that dialled ahead), so that such a one does not make a good end look bad.
+const closePatience = 8 * time.Second
 
 func (l *listener) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closePatience)

@@ -23,20 +23,31 @@ import (
 // The tests of this file speak to the real program as MCP clients do, with the
 // client of the official SDK and, where the bytes matter, without one.
 
-// bearer adds a key to what the SDK's client sends, on connections of its own.
-type bearer struct{ key string }
+// bearer adds a key to what the SDK's client sends.
+type bearer struct {
+	key  string
+	wire *http.Transport
+}
+
+// client sends with this agent's key, on connections of its own: they end with the
+// test, also those that were dialled ahead and not used.
+func (a *agent) client() *http.Client {
+	wire := &http.Transport{}
+	a.t.Cleanup(wire.CloseIdleConnections)
+	return &http.Client{Transport: bearer{a.key, wire}}
+}
 
 func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	r.Header.Set("Authorization", "Bearer "+b.key)
-	return http.DefaultTransport.RoundTrip(r)
+	return b.wire.RoundTrip(r)
 }
 
 // mcp connects the SDK's client as this agent. It repeats nothing by itself.
 func (a *agent) mcp() *mcpsdk.ClientSession {
 	a.t.Helper()
 	return connectMCP(a.t, &mcpsdk.StreamableClientTransport{
-		Endpoint: a.base + "/mcp", HTTPClient: &http.Client{Transport: bearer{a.key}}, MaxRetries: -1, DisableStandaloneSSE: true,
+		Endpoint: a.base + "/mcp", HTTPClient: a.client(), MaxRetries: -1, DisableStandaloneSSE: true,
 	})
 }
 
@@ -184,13 +195,23 @@ func TestMCPIsNamedInTheAudit(t *testing.T) {
 	vendor := vendortest.New(t, vendortest.OK)
 	a := newAgent(t, app.URL())
 	a.connect("c", "probe@1", vendor.URL())
-	done := callTool(t, a.mcp(), "do", doBody("c", "create", `{"n":1}`, `"meta":{"tool_call_id":"x"}`))
+	const trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+	result, err := a.mcp().CallTool(t.Context(), &mcpsdk.CallToolParams{
+		Meta: mcpsdk.Meta{"traceparent": "00-" + trace + "-00f067aa0ba902b7-01"}, Name: "do",
+		Arguments: json.RawMessage(doBody("c", "create", `{"n":1}`, `"meta":{"tool_call_id":"x"}`)),
+	})
+	require.NoError(t, err)
+	done := readTool(t, result)
 	a.do("c", "create", `{"n":1}`).replayed()
 	rows := a.must(200, "GET", "/v1/audit?action_id="+done.text("id"), nil)
 	fronts := map[string]string{}
 	for _, row := range rows.body["data"].([]any) {
 		row := row.(map[string]any)
 		fronts[fmt.Sprint(row["event"])] = fmt.Sprint(row["front"])
+		if row["front"] == "mcp" {
+			require.Equal(t, trace, row["trace_id"], "the trace that the message names")
+			require.Equal(t, done.text("request_id"), row["request_id"])
+		}
 	}
 	require.Equal(t, map[string]string{"claimed": "mcp", "succeeded": "mcp", "replayed": "rest"}, fronts)
 }
@@ -484,7 +505,7 @@ func TestMCPReportsProgress(t *testing.T) {
 		},
 	})
 	session, err := client.Connect(t.Context(), &mcpsdk.StreamableClientTransport{
-		Endpoint: a.base + "/mcp", HTTPClient: &http.Client{Transport: bearer{a.key}}, MaxRetries: -1, DisableStandaloneSSE: true,
+		Endpoint: a.base + "/mcp", HTTPClient: a.client(), MaxRetries: -1, DisableStandaloneSSE: true,
 	}, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = session.Close() })

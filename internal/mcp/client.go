@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+
+	"golang.org/x/net/http/httpguts"
 )
 
 // client makes requests to the REST API.
@@ -14,6 +16,20 @@ type client struct {
 	transport http.RoundTripper
 	base      string
 	key       string
+}
+
+// traceKey marks, in a context, the trace that a message names for itself.
+type traceKey struct{}
+
+// traceable takes the trace that _meta names, as the field has agreed to write it
+// there (W3C Trace Context). Whether it is one is for the API to judge; what no
+// header could carry is none.
+func traceable(ctx context.Context, meta map[string]any) context.Context {
+	parent, _ := meta["traceparent"].(string)
+	if parent == "" || !httpguts.ValidHeaderFieldValue(parent) {
+		return ctx
+	}
+	return context.WithValue(ctx, traceKey{}, parent)
 }
 
 // answer is what the API said.
@@ -43,6 +59,9 @@ func (c client) call(ctx context.Context, method, path string, body []byte) (ans
 	}
 	if c.key != "" {
 		req.Header.Set("Authorization", "Bearer "+c.key)
+	}
+	if parent, ok := ctx.Value(traceKey{}).(string); ok {
+		req.Header.Set("Traceparent", parent)
 	}
 	resp, err := c.transport.RoundTrip(req)
 	if err != nil {

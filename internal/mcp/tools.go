@@ -124,7 +124,7 @@ func (s *Server) handler(t tool) sdk.ToolHandler {
 			arguments = json.RawMessage("{}")
 		}
 		stop := s.progress(ctx, req)
-		a, err := t.run(ctx, arguments)
+		a, err := t.run(traceable(ctx, req.Params.Meta), arguments)
 		stop()
 		if err != nil {
 			s.log.WarnContext(ctx, "tool call without an answer", "tool", t.name, "error", err)
