@@ -26,5 +26,7 @@ USER 65532:65532
 WORKDIR /data
 VOLUME /data
 EXPOSE 8080 9090
+# Kubernetes asks /healthz and /readyz on 9090 itself and ignores this.
+HEALTHCHECK --interval=10s --timeout=5s --start-period=15s --retries=3 CMD ["/gateway", "healthcheck"]
 ENTRYPOINT ["/gateway"]
 CMD ["serve"]

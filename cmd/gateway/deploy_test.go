@@ -113,3 +113,33 @@ func TestDashboardAndAlertsNameMetricsThatExist(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte(rules.String()), 0o600))
 	promtool(t, "", "check", "rules", file)
 }
+
+// TestTheOperationsGuideNamesWhatExists: its metrics, alerts, settings and
+// commands.
+func TestTheOperationsGuideNamesWhatExists(t *testing.T) {
+	raw, err := os.ReadFile("../../docs/operations.md")
+	require.NoError(t, err)
+	guide := string(raw)
+	app, _ := boot(t, embeddedConfig(t))
+	scrape := metricsOf(t, app)
+	for _, name := range metricName.FindAllString(guide, -1) {
+		require.Contains(t, scrape, "\n# TYPE "+name+" ")
+	}
+	known := map[string]bool{}
+	for _, s := range settings() {
+		known[s.env()] = true
+	}
+	for _, name := range regexp.MustCompile(`GATEWAY_[A-Z_]+`).FindAllString(guide, -1) {
+		require.True(t, known[name], name)
+	}
+	alerts, err := os.ReadFile(filepath.Join(deployFolder, "alerts.yaml"))
+	require.NoError(t, err)
+	said := regexp.MustCompile(`Holdfast[A-Z]\w+`).FindAllString(guide, -1)
+	there := regexp.MustCompile(`Holdfast[A-Z]\w+`).FindAllString(string(alerts), -1)
+	require.ElementsMatch(t, there, said, "alerts of alerts.yaml (first) and of the guide (second)")
+	for _, m := range regexp.MustCompile("`gateway ([a-z ]+)").FindAllStringSubmatch(guide, -1) {
+		found, _, err := command().Find(strings.Fields(m[1]))
+		require.NoError(t, err, m[1])
+		require.NotEqual(t, "gateway", found.Name(), m[1])
+	}
+}

@@ -19,14 +19,21 @@ import (
 func serveCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "serve", Short: "Run the gateway", Args: noArgs}
 	load := configFlags(cmd)
+	check := cmd.Flags().Bool("check", false, "say what is wrong with the configuration and what it names, and exit: 0 nothing, 1 something")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		cfg, err := load()
+		if usage := (usageError{}); *check && errors.As(err, &usage) {
+			return usage.error // a finding, not a mistake in the command
+		}
 		if err != nil {
 			return err
 		}
 		log := newLogger(cmd.ErrOrStderr())
 		redisstore.RouteLibraryLog(log) // for the whole process, so here and nowhere else
 		telemetry.RouteErrors(log)      // likewise
+		if *check {
+			return checkConfig(cmd.Context(), cfg, log, cmd.OutOrStdout())
+		}
 		return serve(cmd.Context(), cfg, log, cmd.OutOrStdout())
 	}
 	return cmd
