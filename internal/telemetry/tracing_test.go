@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"holdfast.dev/gateway/internal/telemetry"
 )
@@ -123,9 +124,10 @@ func hang(t *testing.T) (address string, asked <-chan struct{}) {
 }
 
 // A collector that hangs costs neither the makers of spans any time, however
-// many they make, nor the end; and it leaves no goroutine behind (TestMain).
+// many they make, nor the end; and it leaves no goroutine behind, waiting for it.
 func TestAHangingCollectorDelaysNothing(t *testing.T) {
 	address, asked := hang(t)
+	before := goleak.IgnoreCurrent()
 	environment(t, map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": address, "OTEL_BSP_SCHEDULE_DELAY": "1"})
 	tracing, err := telemetry.Open(t.Context(), "v0")
 	require.NoError(t, err)
@@ -150,6 +152,7 @@ func TestAHangingCollectorDelaysNothing(t *testing.T) {
 	started = time.Now()
 	require.Error(t, tracing.Close(), "spans were lost, and it is said")
 	require.Less(t, time.Since(started), 3*time.Second)
+	require.NoError(t, goleak.Find(before), "the collector still holds its connections, and nobody waits for it")
 }
 
 func TestLinesUnderASpanCarryItsTrace(t *testing.T) {
