@@ -23,7 +23,7 @@ var (
 	// ErrCredentials means the credentials do not fit what auth asks for.
 	ErrCredentials = errors.New("credentials do not fit")
 	// ErrAuthType means the kind of auth cannot be applied by this release.
-	ErrAuthType = errors.New("kind of auth not supported yet")
+	ErrAuthType = errors.New("kind of auth cannot be applied")
 	// ErrVendorKey means a vendor key of enough entropy does not fit.
 	ErrVendorKey = errors.New("vendor key does not fit")
 	// ErrPlan means a request cannot be planned for a reason the agent cannot

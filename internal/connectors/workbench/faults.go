@@ -217,7 +217,10 @@ func (p *player) request(ctx context.Context, op connectors.Op) (connectors.Requ
 	for _, name := range auth.Credentials() {
 		creds[name] = secret
 	}
-	if err := auth.Apply(&req, creds); err != nil && !errors.Is(err, connectors.ErrAuthType) {
+	if auth.OAuth() { // no token is asked for here: the faults are the vendor's
+		creds[connectors.AccessToken] = secret
+	}
+	if err := auth.Apply(&req, creds); err != nil {
 		return req, fmt.Errorf("the credential cannot be added: %w", err)
 	}
 	return req, nil

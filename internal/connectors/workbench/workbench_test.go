@@ -3,6 +3,7 @@ package workbench_test
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -182,6 +183,21 @@ func TestFaultsFindWhatIsUnsafe(t *testing.T) {
 		require.Len(t, found, 1, "%s: %v", row.changed, found)
 		require.Contains(t, found[0].Reason, row.says)
 	}
+}
+
+// TestFaultsOfAConnectorWithOAuth: the faults are played although nobody hands
+// out an access token here.
+func TestFaultsOfAConnectorWithOAuth(t *testing.T) {
+	b, s := bench(t), starter(t)
+	auth := regexp.MustCompile(`(?m)^auth: .*$`)
+	require.Len(t, auth.FindAllIndex(s.Manifest, -1), 1)
+	s.Manifest = auth.ReplaceAll(s.Manifest, []byte(
+		"auth: {type: oauth2_client_credentials, token_url: \"https://vendor.example/token\", client_id: id, client_secret: secret}"))
+	f, err := workbench.ReadFixtures("fixtures.yaml", s.Fixtures)
+	require.NoError(t, err)
+	c, err := b.Compile(s.Manifest)
+	require.NoError(t, err)
+	require.Empty(t, b.Faults(t.Context(), c, f))
 }
 
 func TestFind(t *testing.T) {
