@@ -2,7 +2,10 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 
 	"holdfast.dev/gateway/internal/audit"
 	"holdfast.dev/gateway/internal/ledger"
@@ -21,12 +24,8 @@ func (h *auditHandler) list(c *call) error { return h.listFor(c, c.who.Scope) }
 // listFor reads the rows of a scope. Parameters that the caller has read itself
 // are named in also.
 func (h *auditHandler) listFor(c *call, scope ledger.Scope, also ...string) error {
-	q := c.query(append(also, "event", "connection", "action", "action_id", "key_id", "since", "until", "order", "limit", "cursor")...)
-	filter := audit.Filter{
-		Event: q.event(), Connection: q.text("connection"), Action: q.text("action"),
-		ActionID: q.text("action_id"), KeyID: q.text("key_id"),
-		Since: q.time("since"), Until: q.time("until"),
-	}
+	q := c.query(slices.Concat(also, auditFilters(), []string{"order", "limit", "cursor"})...)
+	filter := q.auditFilter()
 	page := audit.Page{Limit: q.limit(), Newest: q.newest(), Cursor: q.text("cursor")}
 	if err := q.err(); err != nil {
 		return err
@@ -43,6 +42,47 @@ func (h *auditHandler) listFor(c *call, scope ledger.Scope, also ...string) erro
 		}
 		o.members(rows[i].Encode())
 	}))
+}
+
+// auditFilters names the parameters that select rows.
+func auditFilters() []string {
+	return []string{"event", "connection", "action", "action_id", "key_id", "identity", "outcome", labelPrefix + "*", "since", "until"}
+}
+
+func (q *query) auditFilter() audit.Filter {
+	return audit.Filter{
+		Event: q.event(), Connection: q.text("connection"), Action: q.text("action"),
+		ActionID: q.text("action_id"), KeyID: q.text("key_id"),
+		Identity: q.text("identity"), Outcome: q.text("outcome"), Meta: q.labels(),
+		Since: q.time("since"), Until: q.time("until"),
+	}
+}
+
+// labelPrefix stands before the name of a label in a parameter.
+const labelPrefix = "meta."
+
+// labels reads the agent's labels that a row must have. One without a name, or
+// an empty one, is a label like any other.
+func (q *query) labels() map[string]string {
+	var labels map[string]string
+	for parameter := range q.values {
+		name, ok := strings.CutPrefix(parameter, labelPrefix)
+		if !ok {
+			continue
+		}
+		value := q.text(parameter)
+		if len(name) > audit.MaxMetaBytes || len(value) > audit.MaxMetaBytes {
+			q.refuse(parameter, fmt.Sprintf("a label has at most %d bytes, so nothing has this one", audit.MaxMetaBytes))
+		}
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		labels[name] = value
+	}
+	if len(labels) > audit.MaxMeta {
+		q.refuse(labelPrefix+"*", fmt.Sprintf("a write has at most %d labels, so nothing has all of these", audit.MaxMeta))
+	}
+	return labels
 }
 
 func (q *query) event() audit.Event {

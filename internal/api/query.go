@@ -24,6 +24,8 @@ type query struct {
 	bad    []field
 }
 
+// query reads the parameters, which must be among the known ones. A known name
+// that ends in * stands for all that begin like it.
 func (c *call) query(known ...string) *query {
 	values, err := url.ParseQuery(c.r.URL.RawQuery)
 	q := &query{values: values}
@@ -32,13 +34,18 @@ func (c *call) query(known ...string) *query {
 	}
 	for name, given := range values {
 		switch {
-		case !slices.Contains(known, name):
+		case !slices.ContainsFunc(known, func(k string) bool { return isNamed(name, k) }):
 			q.refuse(name, "there is no such parameter here; there are "+strings.Join(known, ", "))
 		case len(given) > 1:
 			q.refuse(name, "this parameter is given more than once")
 		}
 	}
 	return q
+}
+
+func isNamed(name, known string) bool {
+	prefix, open := strings.CutSuffix(known, "*")
+	return name == known && !open || open && strings.HasPrefix(name, prefix)
 }
 
 func (q *query) refuse(name, detail string) {

@@ -15,8 +15,7 @@ const tieSize = 8
 
 // tie condenses what a query selects and in which order.
 func tie(f Filter, newest bool) []byte {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q %q %s %s %t",
-		f.Event, f.Connection, f.Action, f.ActionID, f.KeyID,
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %s %s %t", f.Terms(),
 		f.Since.UTC().Format(time.RFC3339Nano), f.Until.UTC().Format(time.RFC3339Nano), newest))
 	return sum[:tieSize]
 }

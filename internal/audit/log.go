@@ -27,18 +27,6 @@ const (
 	batch = 500
 )
 
-// Filter selects rows; empty members select all. Since is inclusive, Until is
-// not; both are compared with the time the row shows.
-type Filter struct {
-	Event      Event
-	Connection string
-	Action     string
-	ActionID   string
-	KeyID      string
-	Since      time.Time
-	Until      time.Time
-}
-
 // Page says which part of the selection is wanted. Cursor is "" or the Next of
 // the page before, of the same filter and order.
 type Page struct {
@@ -52,6 +40,7 @@ type Page struct {
 type Entry struct {
 	Row
 	Cursor     string // place of the row in its scope
+	Stored     []byte // the row as it is stored, byte for byte
 	Unreadable bool   // then Row holds nothing but At, the store's time of the row
 }
 
@@ -93,9 +82,10 @@ func (l *Log) Query(ctx context.Context, scope ledger.Scope, f Filter, p Page) (
 	if err != nil {
 		return nil, "", err
 	}
-	if !f.Since.IsZero() && !f.Until.IsZero() && !f.Since.Before(f.Until) {
+	if f.none() {
 		return nil, "", nil
 	}
+	picker := f.Picker()
 	for scanned := 0; scanned < scanLimit; {
 		span := f.span(after, p)
 		found, err := l.store.Rows(ctx, scope, span)
@@ -103,7 +93,7 @@ func (l *Log) Query(ctx context.Context, scope ledger.Scope, f Filter, p Page) (
 			return nil, "", fmt.Errorf("read audit rows: %w", err)
 		}
 		for _, stored := range found {
-			e, ok := f.pick(stored)
+			e, ok := picker.Pick(stored)
 			if ok && len(rows) == p.Limit {
 				// Another row exists, so the page has a next one.
 				return rows, formatCursor(rows[len(rows)-1].Cursor, f, p.Newest), nil
@@ -121,46 +111,12 @@ func (l *Log) Query(ctx context.Context, scope ledger.Scope, f Filter, p Page) (
 	return rows, formatCursor(after, f, p.Newest), nil
 }
 
-// span asks for a little more than the filter wants: the store dates a row when
-// it appends it, the row shows the time its writer believed it was, and the two
-// may be ledger.Drift apart.
-func (f *Filter) span(after string, p Page) ledger.RowRange {
+// span is what to ask of the store.
+func (f Filter) span(after string, p Page) ledger.RowRange {
 	r := ledger.RowRange{After: after, Newest: p.Newest, Limit: batch}
 	if f.all() {
 		r.Limit = min(p.Limit+1, batch)
 	}
-	if !f.Since.IsZero() {
-		r.From = f.Since.Add(-ledger.Drift)
-	}
-	if !f.Until.IsZero() {
-		r.To = f.Until.Add(ledger.Drift)
-	}
+	r.From, r.To = f.stored()
 	return r
-}
-
-// pick reads a stored row and says whether the filter selects it.
-func (f *Filter) pick(stored ledger.Row) (Entry, bool) {
-	e := Entry{Cursor: stored.Cursor}
-	row, err := Decode(stored.Data)
-	if err != nil {
-		e.Unreadable = true
-		e.At = stored.At
-		return e, f.during(stored.At)
-	}
-	e.Row = row
-	return e, f.during(row.At) &&
-		(f.Event == "" || f.Event == row.Event) &&
-		(f.Connection == "" || f.Connection == row.Connection) &&
-		(f.Action == "" || f.Action == row.Action) &&
-		(f.ActionID == "" || f.ActionID == row.ActionID) &&
-		(f.KeyID == "" || f.KeyID == row.Actor.KeyID)
-}
-
-// all says whether the filter selects by time at most.
-func (f *Filter) all() bool {
-	return *f == Filter{Since: f.Since, Until: f.Until}
-}
-
-func (f *Filter) during(t time.Time) bool {
-	return (f.Since.IsZero() || !t.Before(f.Since)) && (f.Until.IsZero() || t.Before(f.Until))
 }

@@ -93,7 +93,8 @@ func TestFilters(t *testing.T) {
 	row := func(id string, change func(*audit.Row)) audit.Row {
 		r := audit.Row{
 			Event: audit.Claimed, ActionID: "act_" + id, Connection: "billing", Action: "create",
-			Actor: audit.Actor{Kind: audit.KindKey, KeyID: "k1"},
+			Actor: audit.Actor{Kind: audit.KindKey, KeyID: "k1"}, Identity: "9f2c000000000000",
+			Meta: map[string]string{"run": "7", "to": "<a>"},
 		}
 		change(&r)
 		return r
@@ -104,7 +105,9 @@ func TestFilters(t *testing.T) {
 		row("3", func(r *audit.Row) { r.Connection = "crm" }),
 		row("4", func(r *audit.Row) { r.Action = "delete" }),
 		row("5", func(r *audit.Row) { r.Actor.KeyID = "k2" }),
-		row("6", func(*audit.Row) {}),
+		row("6", func(r *audit.Row) {
+			r.Identity, r.Outcome, r.Meta = "9f2c000000000006", "unknown", map[string]string{"run": "8", "to": "<a>", "empty": ""}
+		}),
 	}
 	for _, r := range rows {
 		put(t, log, r)
@@ -121,6 +124,13 @@ func TestFilters(t *testing.T) {
 		"action":             {audit.Filter{Action: "delete"}, []string{"4"}},
 		"action id":          {audit.Filter{ActionID: "act_6"}, []string{"6"}},
 		"key":                {audit.Filter{KeyID: "k2"}, []string{"5"}},
+		"identity":           {audit.Filter{Identity: "9f2c000000000006"}, []string{"6"}},
+		"outcome":            {audit.Filter{Outcome: "unknown"}, []string{"6"}},
+		"label":              {audit.Filter{Meta: map[string]string{"run": "8"}}, []string{"6"}},
+		"labels":             {audit.Filter{Meta: map[string]string{"run": "7", "to": "<a>"}}, []string{"1", "2", "3", "4", "5"}},
+		"one label too many": {audit.Filter{Meta: map[string]string{"run": "7", "empty": ""}}, nil},
+		"an empty label":     {audit.Filter{Meta: map[string]string{"empty": ""}}, []string{"6"}},
+		"other value":        {audit.Filter{Meta: map[string]string{"run": ""}}, nil},
 		"together":           {audit.Filter{KeyID: "k1", Event: audit.Claimed, Connection: "billing", Action: "create"}, []string{"1", "6"}},
 		"nothing":            {audit.Filter{KeyID: "k2", Event: audit.Held}, nil},
 		"since is inclusive": {audit.Filter{Since: at(5)}, []string{"5", "6"}},
@@ -156,6 +166,17 @@ func TestTimeFilterGoesByTheTimeShown(t *testing.T) {
 	require.Equal(t, [][]string{{"1"}}, all(t, log, audit.Filter{Until: noon}, page))
 	require.Equal(t, [][]string{{"3"}}, all(t, log, audit.Filter{Since: noon.Add(time.Millisecond)}, page))
 	require.Equal(t, [][]string{{"1"}}, all(t, log, audit.Filter{Since: noon.Add(-time.Second), Until: noon.Add(-500 * time.Millisecond)}, page))
+}
+
+// The archive keeps the terms of a segment's rows to know where not to look.
+func TestTermsOfARow(t *testing.T) {
+	require.Equal(t, []string{
+		"event=succeeded", "connection=billing", "action=create_invoice", "action_id=act_1", "key_id=k1",
+		"identity=9f2c000000000000", "outcome=succeeded", "meta.call=a\"b\n", "meta.run=7",
+	}, audit.Terms(full()))
+	require.Equal(t, []string{"event=lapsed"}, audit.Terms(audit.Row{Event: audit.Lapsed, Actor: audit.System(), Subject: "s"}))
+	require.Equal(t, []string{"key_id=k1", "meta.a="}, audit.Filter{KeyID: "k1", Meta: map[string]string{"a": ""}}.Terms())
+	require.Empty(t, audit.Filter{Since: noon, Until: noon}.Terms())
 }
 
 func TestUnreadableRowsAreShownNotHidden(t *testing.T) {
@@ -233,6 +254,7 @@ func TestQueryRefuses(t *testing.T) {
 		"other order":   {held, audit.Page{Limit: 2, Cursor: cursor, Newest: true}},
 		"other filter":  {audit.Filter{Event: audit.Held}, audit.Page{Limit: 2, Cursor: cursor}},
 		"other member":  {audit.Filter{Connection: "claimed"}, audit.Page{Limit: 2, Cursor: cursor}},
+		"other label":   {audit.Filter{Event: audit.Claimed, Meta: map[string]string{"a": ""}}, audit.Page{Limit: 2, Cursor: cursor}},
 		"other since":   {audit.Filter{Event: audit.Claimed, Since: noon}, audit.Page{Limit: 2, Cursor: cursor}},
 		"other until":   {audit.Filter{Event: audit.Claimed, Until: noon}, audit.Page{Limit: 2, Cursor: cursor}},
 		"a line break":  {held, audit.Page{Limit: 2, Cursor: cursor[:5] + "\n" + cursor[5:]}},

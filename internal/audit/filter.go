@@ -1,0 +1,168 @@
+package audit
+
+import (
+	"bytes"
+	"maps"
+	"slices"
+	"time"
+
+	"holdfast.dev/gateway/internal/ledger"
+)
+
+// Filter selects rows; empty members select all. Since is inclusive, Until is
+// not; both are compared with the time the row shows.
+type Filter struct {
+	Event      Event
+	Connection string
+	Action     string
+	ActionID   string
+	KeyID      string
+	Identity   string // the short id, 16 hex digits
+	Outcome    string
+	Meta       map[string]string // each label must be there with this very value
+	Since      time.Time
+	Until      time.Time
+}
+
+// Terms returns what can be looked up of a row as Decode returned it: a term
+// "name=value" for each member that a [Filter] can name. A row that a filter
+// selects has every term of the filter's.
+//
+// Two different labels can give one term if their names hold "=". Who skips rows
+// by their terms then reads a few for nothing, and misses none.
+func Terms(r Row) []string {
+	return terms(string(r.Event), r.Connection, r.Action, r.ActionID, r.Actor.KeyID, r.Identity, r.Outcome, r.Meta)
+}
+
+// Terms returns the terms that a row must have to be selected, none if the
+// filter selects by time at most.
+func (f Filter) Terms() []string {
+	return terms(string(f.Event), f.Connection, f.Action, f.ActionID, f.KeyID, f.Identity, f.Outcome, f.Meta)
+}
+
+func terms(event, connection, action, actionID, keyID, identity, outcome string, meta map[string]string) []string {
+	all := make([]string, 0, 7+len(meta))
+	add := func(name, value string) {
+		if value != "" {
+			all = append(all, name+"="+value)
+		}
+	}
+	add("event", event)
+	add("connection", connection)
+	add("action", action)
+	add("action_id", actionID)
+	add("key_id", keyID)
+	add("identity", identity)
+	add("outcome", outcome)
+	for _, name := range slices.Sorted(maps.Keys(meta)) {
+		all = append(all, "meta."+name+"="+meta[name]) // an empty value is a value
+	}
+	return all
+}
+
+// all says whether the filter selects by time at most.
+func (f Filter) all() bool {
+	return f.Event == "" && f.Connection == "" && f.Action == "" && f.ActionID == "" && f.KeyID == "" &&
+		f.Identity == "" && f.Outcome == "" && len(f.Meta) == 0
+}
+
+// none says whether no time is late and early enough.
+func (f Filter) none() bool {
+	return !f.Since.IsZero() && !f.Until.IsZero() && !f.Since.Before(f.Until)
+}
+
+func (f Filter) during(t time.Time) bool {
+	return (f.Since.IsZero() || !t.Before(f.Since)) && (f.Until.IsZero() || t.Before(f.Until))
+}
+
+// stored bounds the time at which the store appended a row that the filter
+// selects. It dates a row when it appends it, the row shows the time its writer
+// believed it was, and the two may be ledger.Drift apart.
+func (f Filter) stored() (from, to time.Time) {
+	if !f.Since.IsZero() {
+		from = f.Since.Add(-ledger.Drift)
+	}
+	if !f.Until.IsZero() {
+		to = f.Until.Add(ledger.Drift)
+	}
+	return from, to
+}
+
+// selects says whether the filter selects a row.
+func (f Filter) selects(r *Row) bool {
+	return f.during(r.At) &&
+		(f.Event == "" || f.Event == r.Event) &&
+		(f.Connection == "" || f.Connection == r.Connection) &&
+		(f.Action == "" || f.Action == r.Action) &&
+		(f.ActionID == "" || f.ActionID == r.ActionID) &&
+		(f.KeyID == "" || f.KeyID == r.Actor.KeyID) &&
+		(f.Identity == "" || f.Identity == r.Identity) &&
+		(f.Outcome == "" || f.Outcome == r.Outcome) &&
+		f.labelled(r.Meta)
+}
+
+func (f Filter) labelled(meta map[string]string) bool {
+	for name, value := range f.Meta {
+		if has, ok := meta[name]; !ok || has != value {
+			return false
+		}
+	}
+	return true
+}
+
+// Picker picks the rows that a filter selects out of stored ones. Most rows of a
+// log are not what a filter looks for, and reading one strictly costs many times
+// what it costs to see that; so a row is read only if it may be selected. It is
+// safe for concurrent use.
+type Picker struct {
+	filter Filter
+	marks  [][]byte // each stands in the bytes of every row that is selected
+}
+
+// Picker returns the filter's picker. The filter must not be changed afterwards.
+func (f Filter) Picker() *Picker {
+	p := &Picker{filter: f}
+	mark := func(name, value string) {
+		if value != "" {
+			p.marks = append(p.marks, []byte(`"`+name+`":"`+value+`"`))
+		}
+	}
+	// What is rarest comes first.
+	mark("action_id", f.ActionID)
+	mark("identity", f.Identity)
+	for _, name := range slices.Sorted(maps.Keys(f.Meta)) {
+		p.marks = append(p.marks, bytes.TrimRight(bytes.TrimLeft(encodeLabels(map[string]string{name: f.Meta[name]}), "{"), "}"))
+	}
+	mark("outcome", f.Outcome)
+	mark("event", string(f.Event))
+	mark("key_id", f.KeyID)
+	mark("connection", f.Connection)
+	mark("action", f.Action)
+	return p
+}
+
+// Pick reads a stored row and says whether the filter selects it. One that is
+// not readable is selected by the time the store gave it.
+func (p *Picker) Pick(stored ledger.Row) (Entry, bool) {
+	if !p.marked(stored.Data) && regular(stored.Data) {
+		return Entry{}, false
+	}
+	e := Entry{Cursor: stored.Cursor, Stored: stored.Data}
+	row, err := Decode(stored.Data)
+	if err != nil {
+		e.Unreadable = true
+		e.At = stored.At
+		return e, p.filter.during(stored.At)
+	}
+	e.Row = row
+	return e, p.filter.selects(&row)
+}
+
+func (p *Picker) marked(data []byte) bool {
+	for _, mark := range p.marks {
+		if !bytes.Contains(data, mark) {
+			return false
+		}
+	}
+	return true
+}
