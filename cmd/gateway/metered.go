@@ -46,7 +46,7 @@ func newMetered(s ledger.Store, r prometheus.Registerer) *metered {
 			Name: "holdfast_store_errors_total", Help: "Calls to the store that failed. Such a claim sends nothing.",
 		}, []string{"op"}),
 	}
-	for _, op := range []string{"apply", "read", "entries", "rows", "trim", "ready"} {
+	for _, op := range []string{"apply", "read", "entries", "rows", "trim", "trim_rows", "ready"} {
 		m.took.WithLabelValues(op)
 		m.failed.WithLabelValues(op)
 	}
@@ -85,6 +85,11 @@ func (m *metered) Rows(ctx context.Context, scope ledger.Scope, r ledger.RowRang
 func (m *metered) Trim(ctx context.Context, scope ledger.Scope, index ledger.Index, before time.Time) (err error) {
 	defer m.count("trim", time.Now(), &err)
 	return m.Store.Trim(ctx, scope, index, before)
+}
+
+func (m *metered) TrimRows(ctx context.Context, scope ledger.Scope, upTo string) (err error) {
+	defer m.count("trim_rows", time.Now(), &err)
+	return m.Store.TrimRows(ctx, scope, upTo)
 }
 
 func (m *metered) Ready(ctx context.Context) (err error) {

@@ -208,6 +208,11 @@ type Result struct {
 // Row is one stored audit row. Cursor orders rows within a scope, byte-wise,
 // and is opaque; it contains only printable ASCII. At is the store's clock when
 // the row was appended.
+//
+// A row is never put in front of one that a reader has seen: a driver appends
+// the rows of a scope one step after another, each behind the last, and shows
+// none that a crash could still take back. So whoever has read up to a cursor
+// has read every row there will ever be up to it.
 type Row struct {
 	Cursor string
 	At     time.Time
@@ -259,6 +264,11 @@ type Store interface {
 	Rows(ctx context.Context, scope Scope, r RowRange) ([]Row, error)
 	// Trim removes the entries of an index with a score before the given time.
 	Trim(ctx context.Context, scope Scope, index Index, before time.Time) error
+	// TrimRows removes the rows of a scope up to and including a cursor, for
+	// good. A row appended later still gets a cursor behind every row there ever
+	// was, though none of them is left. It may be repeated, and one that was cut
+	// short has removed the oldest rows or none.
+	TrimRows(ctx context.Context, scope Scope, upTo string) error
 	// Now estimates the store's clock without asking it. It is good to a
 	// fraction of Drift once the store has answered anything.
 	Now() time.Time

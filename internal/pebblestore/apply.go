@@ -109,7 +109,8 @@ func (s *Store) tail(st *stripe, scope ledger.Scope) (uint64, error) {
 	if err := iter.Close(); err != nil {
 		return 0, readError("read newest row", err)
 	}
-	return seq, nil
+	trimmed, err := s.trimmed(scope)
+	return max(seq, trimmed), err
 }
 
 // holds reports whether a step's conditions hold at a time.

@@ -17,6 +17,7 @@ import (
 //	02 scope(16) 'i' index(1) score(8) member   empty; an index in its order
 //	02 scope(16) 'm' index(1) member        score(8); where a member stands
 //	02 scope(16) 'r' at(8) seq(8)           an audit row
+//	02 scope(16) 's'                        seq(8) of the newest row trimmed
 //
 // Ids and members come last in their keys, so they need no length and may be any
 // bytes. Everything of a scope is one range.
@@ -29,6 +30,7 @@ const (
 	tagIndex  = 'i'
 	tagMember = 'm'
 	tagRow    = 'r'
+	tagSeq    = 's'
 )
 
 const (
@@ -70,6 +72,10 @@ func rowPrefix(scope ledger.Scope) []byte { return scoped(scope, tagRow, 16) }
 func rowKey(scope ledger.Scope, at int64, seq uint64) []byte {
 	return binary.BigEndian.AppendUint64(appendMillis(rowPrefix(scope), at), seq)
 }
+
+// trimmedKey is where the sequence of the newest trimmed row stands, so that
+// sequences go on when no row is left to tell.
+func trimmedKey(scope ledger.Scope) []byte { return scoped(scope, tagSeq, 0) }
 
 // rowCursor spells the end of a row's key, which sorts as the key does.
 func rowCursor(key []byte) string { return hex.EncodeToString(key[scopeLength:]) }

@@ -73,4 +73,8 @@ func everyPart(t *testing.T, s *redisstore.Store, scope ledger.Scope) {
 	require.NoError(t, err)
 	require.Len(t, entries, 1)
 	require.NoError(t, s.Trim(t.Context(), scope, ledger.ByLease, s.Now().Add(1e9)))
+	rows, err := s.Rows(t.Context(), scope, ledger.RowRange{Limit: 1})
+	require.NoError(t, err)
+	require.NoError(t, s.TrimRows(t.Context(), scope, rows[0].Cursor))
+	require.Empty(t, rowsOf(t, s, scope))
 }

@@ -54,6 +54,7 @@ func TestWrongTypesAreCorrupt(t *testing.T) {
 		untouched(t, scope, ledger.Step{Rows: [][]byte{[]byte("row")}})
 		_, err := s.Rows(t.Context(), scope, ledger.RowRange{Limit: 1})
 		require.ErrorIs(t, err, ledger.ErrCorrupt)
+		require.ErrorIs(t, s.TrimRows(t.Context(), scope, "0000000000000001-0000000000000001"), ledger.ErrCorrupt)
 	})
 	t.Run("row", func(t *testing.T) {
 		scope := ledger.ScopeOf(rand.Text())

@@ -70,6 +70,7 @@ func TestAnythingButAClearAnswerIsUnavailable(t *testing.T) {
 					_, err = s.Rows(t.Context(), ledger.Platform, ledger.RowRange{Limit: 1})
 					doubt(t, err)
 					doubt(t, s.Trim(t.Context(), ledger.Platform, ledger.ByHold, time.Now()))
+					doubt(t, s.TrimRows(t.Context(), ledger.Platform, "0000000000000001-0000000000000001"))
 					require.Error(t, s.Ready(t.Context()))
 				}
 			}

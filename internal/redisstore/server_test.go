@@ -109,6 +109,12 @@ func TestFullMemory(t *testing.T) {
 		require.Empty(t, entries)
 		require.Equal(t, []string{"row of first", "settled"}, rowsOf(t, s, scope))
 	})
+	t.Run("rows can be trimmed", func(t *testing.T) {
+		rows, err := s.Rows(t.Context(), scope, ledger.RowRange{Limit: 1})
+		require.NoError(t, err)
+		require.NoError(t, s.TrimRows(t.Context(), scope, rows[0].Cursor))
+		require.Equal(t, []string{"settled"}, rowsOf(t, s, scope))
+	})
 
 	_, err = server.Do(t.Context(), "CONFIG", "SET", "maxmemory", "0")
 	require.NoError(t, err)
@@ -163,6 +169,9 @@ func everyCallIs(t *testing.T, s ledger.Store, scope ledger.Scope, want error, t
 		},
 		"trim": func() error {
 			return s.Trim(t.Context(), scope, ledger.ByLease, time.Now())
+		},
+		"trim rows": func() error {
+			return s.TrimRows(t.Context(), scope, "0000000000000001-0000000000000001")
 		},
 	}
 	for name, run := range calls {

@@ -58,6 +58,7 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 		{"indexes", indexCases},
 		{"ranges", rangeCases},
 		{"rows", rowCases},
+		{"row trimming", trimRowCases},
 		{"expiry", expiryCases},
 		{"follow", followCases},
 		{"scopes", scopeCases},

@@ -9,6 +9,7 @@ for _, c in ipairs({
   { 'zadd', k, 0, 'm' }, { 'zrem', k, 'm' }, { 'zcard', k }, { 'zcount', k, 0, 0 }, { 'zrange', k, 0, 0 },
   { 'zremrangebyscore', k, 0, 0 }, { 'xadd', k, '*', 'd', 'v' }, { 'xlen', k }, { 'xinfo', 'stream', k },
   { 'xrange', k, '-', '+' }, { 'xrevrange', k, '+', '-' },
+  { 'xtrim', k, 'MINID', 0 },
 }) do
   local known, allowed = pcall(redis.acl_check_cmd, unpack(c))
   if not (known and allowed) then missing[#missing + 1] = c[1] end

@@ -1,0 +1,70 @@
+package pebblestore
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"holdfast.dev/gateway/internal/ledger"
+)
+
+// TrimRows removes the rows of a scope up to and including a cursor. However
+// many they are, it is one range tombstone, so it holds up no step of the scope.
+func (s *Store) TrimRows(ctx context.Context, scope ledger.Scope, upTo string) error {
+	last, ok := cursorKey(scope, upTo)
+	if !ok {
+		return errors.New("trim rows: the cursor is not one of this store")
+	}
+	_, err := call(ctx, s, scope, func(st *stripe) (func() (struct{}, error), error) {
+		return s.trimRows(st, scope, last)
+	})
+	if err != nil {
+		return fmt.Errorf("trim rows: %w", err)
+	}
+	return nil
+}
+
+func (s *Store) trimRows(st *stripe, scope ledger.Scope, last []byte) (func() (struct{}, error), error) {
+	r := span{lower: rowPrefix(scope), upper: after(last), newest: true, limit: 1}
+	iter, err := s.db.NewIter(&pebble.IterOptions{LowerBound: r.lower, UpperBound: r.upper})
+	if err != nil {
+		return nil, readError("read newest row", err)
+	}
+	// The cursor need not be that of a row, so the row's own sequence is kept.
+	newest, err := collect(iter, r, func(key, _ []byte) ([]byte, error) {
+		if len(key) != scopeLength+16 {
+			return nil, ledger.ErrCorrupt
+		}
+		return append([]byte{}, key[scopeLength+8:]...), nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	b := s.db.NewBatch()
+	if len(newest) > 0 {
+		err = errors.Join(b.DeleteRange(r.lower, r.upper, nil), b.Set(trimmedKey(scope), newest[0], nil))
+	}
+	if err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	written, err := s.commit(st, b, s.clock.now().UnixMilli())
+	if err != nil {
+		return nil, err
+	}
+	return func() (struct{}, error) { return struct{}{}, written() }, nil
+}
+
+// trimmed is the sequence of the newest row that was trimmed, 0 if none was.
+func (s *Store) trimmed(scope ledger.Scope) (seq uint64, err error) {
+	_, err = view(s.db, trimmedKey(scope), func(raw []byte) error {
+		if len(raw) != 8 {
+			return ledger.ErrCorrupt
+		}
+		seq = binary.BigEndian.Uint64(raw)
+		return nil
+	})
+	return seq, err
+}
