@@ -33,6 +33,13 @@ type stored struct {
 // not have written, and it returns ErrUnreadable. An event that this release
 // does not know is no error: the log may be older or newer than the program.
 func Decode(data []byte) (Row, error) {
+	if row, ok := regular(string(data)); ok {
+		return row, nil
+	}
+	return decode(data)
+}
+
+func decode(data []byte) (Row, error) {
 	var s stored
 	if err := strictjson.Unmarshal(data, &s); err != nil {
 		return Row{}, ErrUnreadable // the cause would quote member names of the row

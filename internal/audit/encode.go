@@ -106,13 +106,9 @@ func (e *encoder) meta(labels map[string]string) {
 	for _, name := range names[:min(len(names), MaxMeta)] {
 		clean[label(name)] = label(labels[name])
 	}
-	*e = append(*e, encodeLabels(clean)...)
-}
-
-// encodeLabels writes labels in the order of their names.
-func encodeLabels(labels map[string]string) []byte {
-	text, _ := json.Marshal(labels) // a map of strings always encodes
-	return text
+	// A map of strings always encodes; the package sorts its names.
+	text, _ := json.Marshal(clean)
+	*e = append(*e, text...)
 }
 
 // label cuts a text to MaxMetaBytes at a character's border and makes it valid

@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"bytes"
 	"maps"
 	"slices"
 	"time"
@@ -110,59 +109,16 @@ func (f Filter) labelled(meta map[string]string) bool {
 	return true
 }
 
-// Picker picks the rows that a filter selects out of stored ones. Most rows of a
-// log are not what a filter looks for, and reading one strictly costs many times
-// what it costs to see that; so a row is read only if it may be selected. It is
-// safe for concurrent use.
-type Picker struct {
-	filter Filter
-	marks  [][]byte // each stands in the bytes of every row that is selected
-}
-
-// Picker returns the filter's picker. The filter must not be changed afterwards.
-func (f Filter) Picker() *Picker {
-	p := &Picker{filter: f}
-	mark := func(name, value string) {
-		if value != "" {
-			p.marks = append(p.marks, []byte(`"`+name+`":"`+value+`"`))
-		}
-	}
-	// What is rarest comes first.
-	mark("action_id", f.ActionID)
-	mark("identity", f.Identity)
-	for _, name := range slices.Sorted(maps.Keys(f.Meta)) {
-		p.marks = append(p.marks, bytes.TrimRight(bytes.TrimLeft(encodeLabels(map[string]string{name: f.Meta[name]}), "{"), "}"))
-	}
-	mark("outcome", f.Outcome)
-	mark("event", string(f.Event))
-	mark("key_id", f.KeyID)
-	mark("connection", f.Connection)
-	mark("action", f.Action)
-	return p
-}
-
 // Pick reads a stored row and says whether the filter selects it. One that is
 // not readable is selected by the time the store gave it.
-func (p *Picker) Pick(stored ledger.Row) (Entry, bool) {
-	if !p.marked(stored.Data) && regular(stored.Data) {
-		return Entry{}, false
-	}
+func (f *Filter) Pick(stored ledger.Row) (Entry, bool) {
 	e := Entry{Cursor: stored.Cursor, Stored: stored.Data}
 	row, err := Decode(stored.Data)
 	if err != nil {
 		e.Unreadable = true
 		e.At = stored.At
-		return e, p.filter.during(stored.At)
+		return e, f.during(stored.At)
 	}
 	e.Row = row
-	return e, p.filter.selects(&row)
-}
-
-func (p *Picker) marked(data []byte) bool {
-	for _, mark := range p.marks {
-		if !bytes.Contains(data, mark) {
-			return false
-		}
-	}
-	return true
+	return e, f.selects(&row)
 }

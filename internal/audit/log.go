@@ -85,7 +85,6 @@ func (l *Log) Query(ctx context.Context, scope ledger.Scope, f Filter, p Page) (
 	if f.none() {
 		return nil, "", nil
 	}
-	picker := f.Picker()
 	for scanned := 0; scanned < scanLimit; {
 		span := f.span(after, p)
 		found, err := l.store.Rows(ctx, scope, span)
@@ -93,7 +92,7 @@ func (l *Log) Query(ctx context.Context, scope ledger.Scope, f Filter, p Page) (
 			return nil, "", fmt.Errorf("read audit rows: %w", err)
 		}
 		for _, stored := range found {
-			e, ok := picker.Pick(stored)
+			e, ok := f.Pick(stored)
 			if ok && len(rows) == p.Limit {
 				// Another row exists, so the page has a next one.
 				return rows, formatCursor(rows[len(rows)-1].Cursor, f, p.Newest), nil
