@@ -63,7 +63,7 @@ func TestALateAnswerSettlesItsOwnHeldWrite(t *testing.T) {
 		"success": {201, dedupe.Succeeded, "succeeded"},
 		"refusal": {422, dedupe.Refused, "refused"},
 		"release": {429, dedupe.NotDone, "released"},
-		"unknown": {500, dedupe.Held, "held"},
+		"unknown": {500, dedupe.Held, "late_answer"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f, out, release := lapse(t)

@@ -52,6 +52,9 @@ func layers() []layer {
 		{pkg: "tenants", may: "ledger seal strictjson audit"},
 		{pkg: "connections", may: "ledger seal strictjson audit"},
 
+		// What rows add up to.
+		{pkg: "usage", may: "ledger audit"},
+
 		// How much each tenant may use.
 		{pkg: "limits", may: "ledger tenants"},
 
@@ -64,10 +67,10 @@ func layers() []layer {
 
 		// The one path of a write, the front, the program.
 		{pkg: "actions", may: leaves + records + rules + "limits"},
-		{pkg: "api", may: leaves + records + rules + "actions limits ."},
+		{pkg: "api", may: leaves + records + rules + "actions limits usage ."},
 		{pkg: "mcp", may: "strictjson"}, // beside api, which it speaks to as a client does
 		{pkg: "cmd/gateway", may: leaves + records + rules +
-			"actions limits oauth api mcp catalog connectors/manifest connectors/builtin connectors/workbench pebblestore redisstore telemetry sandbox"},
+			"actions limits usage oauth api mcp catalog connectors/manifest connectors/builtin connectors/workbench pebblestore redisstore telemetry sandbox"},
 	}
 }
 

@@ -20,7 +20,7 @@ const (
 	TwinRefused Event = "twin_refused" // the same write under another key is unsettled
 	Recovered   Event = "recovered"    // a resend settled a write whose owner was lost
 	LeaseLost   Event = "lease_lost"   // the owner went silent; the write is held
-	LateAnswer  Event = "late_answer"  // an answer came after a resolution and changed nothing
+	LateAnswer  Event = "late_answer"  // an answer came after the write was held or settled, and settled nothing
 	HeldRepeat  Event = "held_repeat"  // a repeat met the held write
 	Lapsed      Event = "lapsed"       // a held write's time ran out
 	NotDone     Event = "not_done"     // a check or an operator says it was not done

@@ -153,9 +153,13 @@ func (c *Claims) settleStep(cur stored, owner Owner, st *Settlement, twins twinL
 	if st.State == Held && st.Raw != nil {
 		s.Put = append(s.Put, ledger.Put{Key: actionKey(ledger.Raw, rec.ID), Data: st.Raw})
 	}
-	rec.note(Change{At: now, Event: st.event(), Detail: st.Outcome.Reason})
+	event := st.event()
+	if cur.State == Held && st.State == Held {
+		event = EventLateAnswer // held twice would count as two writes in doubt
+	}
+	rec.note(Change{At: now, Event: event, Detail: st.Outcome.Reason})
 	s.Put[0].Data = encodeRecord(rec)
-	s.Rows = [][]byte{st.Scribe(Transition{Event: st.event(), At: now, Record: rec})}
+	s.Rows = [][]byte{st.Scribe(Transition{Event: event, At: now, Record: rec})}
 	return s, rec, nil
 }
 

@@ -53,6 +53,7 @@ const (
 	Connection Kind = 'c' // name -> connection
 	Manifest   Kind = 'm' // connector version -> manifest (platform scope)
 	Meta       Kind = 'e' // name -> store bookkeeping (platform scope)
+	Usage      Kind = 'u' // "" -> how far rows are counted; day -> what they come to
 )
 
 // Index names a sorted set of members inside a scope.

@@ -92,6 +92,7 @@ func settleCases() []testCase {
 			rec := f.settle(h, dedupe.Held, "")
 			require.False(f, rec.OwnerLost)
 			require.Equal(f, 1, f.entries(ledger.ByHold))
+			require.Equal(f, []string{"claimed in_flight", "lease_lost held", "late_answer held"}, f.rows(), "one write in doubt, not two")
 		}},
 		{"after a resolution a late answer is recorded and changes nothing", func(f *fixture) {
 			for _, state := range []dedupe.State{dedupe.Succeeded, dedupe.NotDone} {

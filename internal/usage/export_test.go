@@ -1,0 +1,7 @@
+package usage
+
+// What the tests outside look at.
+var (
+	EncodeDay = encodeDay
+	DecodeDay = decodeDay
+)
