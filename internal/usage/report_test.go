@@ -303,3 +303,31 @@ func (m *meddler) Rows(ctx context.Context, scope ledger.Scope, r ledger.RowRang
 	m.between()
 	return m.Store.Rows(ctx, scope, r)
 }
+
+// A row counts on the day it shows, though the store had another by its clock.
+func TestARowCountsOnTheDayItShows(t *testing.T) {
+	store, clock := openStore(t)
+	defer func() { require.NoError(t, store.Close()) }()
+	today := usage.DayOf(noon)
+	for _, c := range []struct {
+		off time.Duration // of the store's clock from midnight
+		at  time.Duration // of the writer's
+	}{
+		{-time.Second / 2, time.Second / 4},
+		{time.Second / 2, -time.Second / 4},
+	} {
+		midnight := (today + 1).Start()
+		clock.advance(midnight.Add(c.off).Sub(clock.Now()))
+		step := ledger.Step{At: midnight.Add(c.at), Nonce: ledger.NewNonce()}
+		audit.Append(&step, audit.Row{Event: audit.Succeeded})
+		require.True(t, apply(t, store, acme, step))
+	}
+	for range 2 { // before it is folded, and after
+		for _, d := range []usage.Day{today, today + 1} {
+			got, err := usage.NewReader(store).Report(t.Context(), acme, usage.Query{From: d, To: d + 1})
+			require.NoError(t, err)
+			require.Equal(t, int64(1), got.Total[usage.Writes], d)
+		}
+		apply(t, store, acme, prepare(t, store, acme, 10))
+	}
+}
