@@ -49,6 +49,7 @@ func layers() []layer {
 
 		// Records; changes to tenants and connections carry their audit rows.
 		{pkg: "audit", may: "ledger seal strictjson"},
+		{pkg: "archive", may: "ledger strictjson audit"},
 		{pkg: "tenants", may: "ledger seal strictjson audit"},
 		{pkg: "connections", may: "ledger seal strictjson audit"},
 

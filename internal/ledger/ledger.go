@@ -52,6 +52,7 @@ const (
 	APIKey     Kind = 'k' // public id -> API key
 	Connection Kind = 'c' // name -> connection
 	Manifest   Kind = 'm' // connector version -> manifest (platform scope)
+	Sealing    Kind = 's' // "head" -> how far the rows are sealed; 'n' + number (8) -> a sealed segment
 	Meta       Kind = 'e' // name -> store bookkeeping (platform scope)
 	Usage      Kind = 'u' // "" -> how far rows are counted; day -> what they come to
 )
@@ -64,6 +65,7 @@ const (
 	ByLease   Index = 'i' // actions in flight by the end of their lease
 	ByHold    Index = 'h' // held actions by their hold_until
 	ByCheck   Index = 'x' // held actions by the time of their next automatic check
+	ByArchive Index = 'o' // scopes whose rows were ever sealed, by the first time (platform scope)
 	ByName    Index = 'd' // named things (tenants, keys, connections) by creation
 )
 

@@ -1,6 +1,6 @@
 // Package seal encrypts what Holdfast must keep but nobody may read in the
-// store (vendor credentials, planned requests), and makes keyed hashes (vendor
-// markers, credential fingerprints).
+// store (vendor credentials, planned requests), makes keyed hashes (vendor
+// markers, credential fingerprints), and signs (checkpoints of the audit).
 //
 // It owns the ring of secret keys, the sealed format and the derivation of
 // every key from them. What is sealed, and to whom it is bound, is the
@@ -23,6 +23,7 @@ package seal
 
 import (
 	"bytes"
+	"crypto/ed25519"
 	"crypto/hkdf"
 	"crypto/hmac"
 	"crypto/rand"
@@ -68,8 +69,9 @@ type Ring struct {
 }
 
 type secret struct {
-	id  [keyIDSize]byte
-	box *xaes
+	id     [keyIDSize]byte
+	box    *xaes
+	signer ed25519.PrivateKey
 }
 
 func newRing(masters [][]byte) (*Ring, error) {
@@ -87,7 +89,11 @@ func newRing(masters [][]byte) (*Ring, error) {
 		if err != nil {
 			return nil, err
 		}
-		s := secret{id: [keyIDSize]byte(id), box: box}
+		seed, err := derive(m, infoSign, ed25519.SeedSize)
+		if err != nil {
+			return nil, err
+		}
+		s := secret{id: [keyIDSize]byte(id), box: box, signer: ed25519.NewKeyFromSeed(seed)}
 		if _, known := r.find(s.id[:]); known {
 			return nil, fmt.Errorf("secret key %d is listed twice", i+1)
 		}
