@@ -10,6 +10,7 @@ import (
 
 	"holdfast.dev/gateway/internal/actions"
 	"holdfast.dev/gateway/internal/audit"
+	"holdfast.dev/gateway/internal/connections"
 	"holdfast.dev/gateway/internal/ledger"
 	"holdfast.dev/gateway/internal/tenants"
 )
@@ -125,6 +126,91 @@ func TestRefusedCallersAreRecorded(t *testing.T) {
 
 	g.appendRows = func(ledger.Scope, []audit.Row) error { return ledger.ErrUnavailable }
 	require.Equal(t, "store_unavailable", g.send("GET", "/v1/tenants", "").code())
+}
+
+// Whoever wants to change something and is refused is in the audit too, whatever
+// the reason; one that only reads is not, and one whose write went its way has
+// its own rows.
+func TestRefusedAttemptsAreRecorded(t *testing.T) {
+	held := "/v1/actions/" + actionID
+	for _, c := range []struct {
+		method, path, body string
+		key                string
+		reason, action     string
+	}{
+		{method: "POST", path: "/v1/do", body: `{`, reason: "invalid_json"},
+		{method: "POST", path: "/v1/do", body: `{"connection":"x"}`, reason: "invalid_request"},
+		{method: "POST", path: "/v1/do", body: `{"connection":"x","action":"y","body":[]}`, reason: "invalid_body"},
+		{method: "POST", path: "/v1/do", body: `{"connection":"x","action":"y","idempotency_key":""}`, reason: "invalid_key"},
+		{method: "POST", path: "/v1/do", body: strings.Repeat(" ", maxBody+1), reason: "too_large"},
+		{method: "POST", path: "/v1/do", reason: "unsupported_media_type"},
+		{method: "POST", path: "/v1/do", body: smallest}, // refused by the path of writes
+		{method: "POST", path: held + "/check", reason: "not_held", action: actionID},
+		{method: "POST", path: held + "/resolve", body: `{"outcome":"succeeded"}`, reason: "not_held", action: actionID},
+		{method: "POST", path: held + "/resolve", body: `{}`, reason: "invalid_request", action: actionID},
+		{method: "POST", path: "/v1/actions/x/check", reason: "not_found"},
+		{method: "GET", path: "/v1/actions/x"},
+		{method: "PUT", path: "/v1/connections/c", body: `{}`, reason: "connection_fixed"},
+		{method: "DELETE", path: "/v1/connections/c", reason: "unsettled_writes"},
+		{method: "POST", path: "/v1/tenants", body: `{}`, key: platformKey, reason: "already_exists"},
+		{method: "DELETE", path: "/v1/tenants/x", key: platformKey}, // the store
+		{method: "DELETE", path: "/v1/tenants/other/keys/k", reason: "not_found"},
+		{method: "POST", path: "/mcp", reason: "unsupported_media_type"},
+	} {
+		g := newGateway(t)
+		g.do = func(context.Context, actions.Request) (actions.Reply, error) {
+			return actions.Reply{}, &actions.Error{Code: actions.KeyReused}
+		}
+		g.check = func(id, _ string) (actions.CheckResult, error) {
+			if id == "x" {
+				return actions.CheckResult{}, &actions.Error{Code: actions.NotFound}
+			}
+			return actions.CheckResult{}, &actions.Error{Code: actions.NotHeld}
+		}
+		g.resolve = func(string, actions.Resolution) (actions.View, error) {
+			return actions.View{}, &actions.Error{Code: actions.NotHeld}
+		}
+		g.get = func(tenants.Principal, string) (actions.View, error) {
+			return actions.View{}, &actions.Error{Code: actions.NotFound}
+		}
+		g.conns.put = func(audit.Caller, string, connections.Spec) (connections.Connection, bool, error) {
+			return connections.Connection{}, false, connections.ErrFixed
+		}
+		g.conns.remove = func(string) error { return connections.ErrUnsettled }
+		g.people.create = func(audit.Caller, tenants.NewTenant) (tenants.Tenant, error) {
+			return tenants.Tenant{}, tenants.ErrExists
+		}
+		g.people.remove = func(string) error { return ledger.ErrUnavailable }
+		var rows []audit.Row
+		g.appendRows = func(_ ledger.Scope, r []audit.Row) error { rows = append(rows, r...); return nil }
+		a := g.send(c.method, c.path, c.body, as(or(c.key, tenantKey)), func(r *http.Request) {
+			r.Header.Set("Traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
+		})
+		name := c.method + " " + c.path + " " + a.code()
+		if c.reason == "" {
+			require.Empty(t, rows, name)
+			continue
+		}
+		require.Len(t, rows, 1, name)
+		require.Equal(t, audit.Denied, rows[0].Event, name)
+		require.Equal(t, c.reason, a.code(), name)
+		require.Equal(t, c.reason, rows[0].Reason, name)
+		require.Equal(t, c.action, rows[0].ActionID, name)
+		require.Equal(t, a.header.Get("Request-Id"), rows[0].RequestID, name)
+		require.Equal(t, "4bf92f3577b34da6a3ce929d0e0e4736", rows[0].TraceID, name)
+		require.True(t, strings.HasPrefix(rows[0].Subject, c.method+":/"), name)
+		require.Equal(t, string(rows[0].Encode()), strings.ReplaceAll(string(rows[0].Encode()), audit.InvalidWord, ""), name)
+
+		g.appendRows = func(ledger.Scope, []audit.Row) error { return ledger.ErrUnavailable }
+		require.Equal(t, "store_unavailable", g.send(c.method, c.path, c.body, as(or(c.key, tenantKey))).code(), name)
+	}
+}
+
+func or(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
 }
 
 // The calls of the table above are all that need a key.

@@ -76,7 +76,7 @@ func (c *call) ctx() context.Context { return c.r.Context() }
 
 // caller is what audit rows of administration begin with.
 func (c *call) caller() audit.Caller {
-	return audit.Caller{Tenant: c.who.TenantName(), Actor: c.who.Actor(), Front: c.front, RequestID: c.id}
+	return audit.Caller{Tenant: c.who.TenantName(), Actor: c.who.Actor(), Front: c.front, RequestID: c.id, TraceID: traceID(c.ctx())}
 }
 
 // param reads one segment of the path. No name or id of ours holds a slash, so

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -10,10 +9,6 @@ import (
 
 	"github.com/labstack/echo/v4"
 	"github.com/prometheus/client_golang/prometheus"
-
-	"holdfast.dev/gateway/internal/actions"
-	"holdfast.dev/gateway/internal/audit"
-	"holdfast.dev/gateway/internal/ledger"
 )
 
 // route is one row of a table: who may make which call, and what answers.
@@ -70,7 +65,7 @@ func (f *front) serve(rt route) echo.HandlerFunc {
 			if err := rt.access.check(c.who); err != nil {
 				return f.denied(c, rt, err)
 			}
-			return rt.handle(c)
+			return f.attempted(c, rt, rt.handle(c))
 		}
 		if err := f.admitAddress(c); err != nil {
 			return err
@@ -88,25 +83,10 @@ func (f *front) serve(rt route) echo.HandlerFunc {
 			if err := rt.access.check(c.who); err != nil {
 				return f.denied(c, rt, err)
 			}
+			return f.attempted(c, rt, rt.handle(c))
 		}
 		return rt.handle(c)
 	}
-}
-
-// journal takes rows that tell of no change.
-type journal interface {
-	Append(ctx context.Context, scope ledger.Scope, rows ...audit.Row) error
-}
-
-// denied records that an authenticated caller may not make a call. Without the
-// row there is no answer: a caller who probes what a key may do must be seen.
-func (f *front) denied(c *call, rt route, refusal error) error {
-	row := c.caller().Row(audit.Denied)
-	row.Reason, row.Subject = string(actions.Forbidden), rt.method+":"+rt.path
-	if err := f.journal.Append(context.WithoutCancel(c.ctx()), c.who.Scope, row); err != nil {
-		return err
-	}
-	return refusal
 }
 
 // allowed lists the methods of a path for the header Allow.
