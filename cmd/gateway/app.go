@@ -111,7 +111,7 @@ func open(ctx context.Context, cfg Config, log *slog.Logger) (app *App, err erro
 	_ = a.Reload(ctx) // what is bad is logged, and the good ones serve
 	a.nameConnectors()
 	a.claims = dedupe.New(dedupe.Config{
-		Store: a.store, Lease: cfg.Lease, History: history(cfg), Scribe: actions.SystemScribe,
+		Store: a.store, Lease: cfg.Lease, History: history(cfg),
 	})
 	cfg.wire.EgressAllow = cfg.EgressAllow
 	a.wire = wire.New(cfg.wire)

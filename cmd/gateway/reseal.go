@@ -66,10 +66,12 @@ func resealAll(ctx context.Context, cfg Config, log *slog.Logger, out io.Writer)
 	if err != nil {
 		return err
 	}
-	claims := dedupe.New(dedupe.Config{Store: store, Lease: cfg.Lease, History: history(cfg), Scribe: actions.SystemScribe})
+	claims := dedupe.New(dedupe.Config{Store: store, Lease: cfg.Lease, History: history(cfg)})
 	caller := audit.Caller{Actor: audit.System(), Front: "cli"}
 	credentials, requests, whole := 0, 0, true
-	err = directory.Scopes(ctx, func(scope ledger.Scope) error {
+	err = directory.Refs(ctx, func(ref tenants.Ref) error {
+		scope := ref.Scope
+		caller.Tenant = ref.Tenant
 		done, err := book.Reseal(ctx, caller, scope)
 		credentials += done.Connections
 		for _, name := range done.Failed {

@@ -344,7 +344,7 @@ func TestAResendThatSettlesALostWriteIsRecovered(t *testing.T) {
 	f.fails(actions.OutcomeUnknown, `{}`)
 	lost = f.only().ID
 	f.advance(lease)
-	moved, err := f.claims.Sweep(t.Context(), scope)
+	moved, err := f.claims.Sweep(t.Context(), scope, sweeping)
 	require.NoError(t, err)
 	require.Equal(t, dedupe.Swept{Held: 1}, moved)
 	_, err = f.svc.Check(t.Context(), f.operator(), lost.String(), "req_2", "rest")
@@ -439,7 +439,9 @@ func TestAbsenceRightAfterAResendProvesNothing(t *testing.T) {
 // oneScope is the directory of the only tenant.
 type oneScope struct{}
 
-func (oneScope) Scopes(_ context.Context, each func(ledger.Scope) error) error { return each(scope) }
+func (oneScope) Refs(_ context.Context, each func(tenants.Ref) error) error {
+	return each(tenants.Ref{Tenant: "acme", Scope: scope})
+}
 
 // brisk is a reconciler for tests, on the fixture's clock.
 func brisk(_ *fixture, _ *dedupe.Config, c *actions.Config) {

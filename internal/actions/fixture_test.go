@@ -86,7 +86,7 @@ func newFixture(t *testing.T, opts ...option) *fixture {
 	}
 	f.catalog = &catalog{connector: f.fake, claimable: true}
 	f.keys = &keys{}
-	d := dedupe.Config{Store: f.store, Lease: lease, History: 30 * 24 * time.Hour, Scribe: actions.SystemScribe}
+	d := dedupe.Config{Store: f.store, Lease: lease, History: 30 * 24 * time.Hour}
 	c := actions.Config{
 		Keys: f.keys, Accounts: f.accounts, Catalog: f.catalog, Sealer: ring, Sender: f.vendor,
 		Journal: audit.NewLog(f.store), Ready: func() error { return f.ready },
@@ -121,6 +121,11 @@ func (f *fixture) request(body string, change ...func(*actions.Request)) actions
 		c(&r)
 	}
 	return r
+}
+
+// sweeping writes the rows of a sweep by hand.
+func sweeping(t dedupe.Transition) []byte {
+	return audit.Row{Event: audit.Event(t.Event), At: t.At, Actor: audit.System(), ActionID: t.Record.ID.String()}.Encode()
 }
 
 func withKey(key string) func(*actions.Request)       { return func(r *actions.Request) { r.Key = key } }

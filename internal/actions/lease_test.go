@@ -29,7 +29,7 @@ func TestTheLeaseIsRenewedWhileTheVendorWorks(t *testing.T) {
 	}
 	require.Equal(t, dedupe.InFlight, f.only().State)
 	require.True(t, f.only().LeaseEnd.After(claimed.LeaseEnd))
-	moved, err := f.claims.Sweep(t.Context(), scope)
+	moved, err := f.claims.Sweep(t.Context(), scope, sweeping)
 	require.NoError(t, err)
 	require.Zero(t, moved)
 	release(answered(201, "", `{}`))
@@ -46,7 +46,7 @@ func lapse(t *testing.T) (f *fixture, out <-chan answer, release func(x int)) {
 	out = f.start(t.Context(), f.request(`{}`))
 	receive(t, working)
 	f.clock.advance(lease)
-	moved, err := f.claims.Sweep(t.Context(), scope)
+	moved, err := f.claims.Sweep(t.Context(), scope, sweeping)
 	require.NoError(t, err)
 	require.Equal(t, dedupe.Swept{Held: 1}, moved)
 	require.Equal(t, dedupe.Held, f.only().State)
@@ -93,7 +93,7 @@ func TestALeaseLostWhileTheVendorWorksDoesNotCutTheCall(t *testing.T) {
 	receive(t, working)
 	receive(t, lost)
 	f.eventually("the lease lapses", func() bool {
-		moved, err := f.claims.Sweep(t.Context(), scope)
+		moved, err := f.claims.Sweep(t.Context(), scope, sweeping)
 		require.NoError(t, err)
 		return moved.Held == 1
 	})
@@ -116,7 +116,7 @@ func TestAfterAResolutionNobodyIsToldSuccess(t *testing.T) {
 			f, out, release := lapse(t)
 			f.clock.advance(f.only().Deadline.Sub(f.clock.Now()))
 			id := f.only().ID
-			res := dedupe.Resolution{State: state, Note: "looked", By: "key_2", Scribe: actions.SystemScribe}
+			res := dedupe.Resolution{State: state, Note: "looked", By: "key_2", Scribe: sweeping}
 			if state == dedupe.Succeeded {
 				res.Answer = []byte("\x0f{\"kind\":\"json\"}1")
 			}
@@ -155,7 +155,7 @@ func TestTheLeaseIsRenewedUntilTheAnswerIsStored(t *testing.T) {
 	for range 5 { // longer than a lease
 		receive(t, renewed)
 	}
-	moved, err := f.claims.Sweep(t.Context(), scope)
+	moved, err := f.claims.Sweep(t.Context(), scope, sweeping)
 	require.NoError(t, err)
 	require.Zero(t, moved)
 	f.fails(actions.InFlight, `{}`)

@@ -101,7 +101,7 @@ func TestAPanicInTheStoreIsLikeAStoreThatFails(t *testing.T) {
 		})
 		f.fails(actions.AnswerNotSaved, `{}`)
 		f.eventually("it is held", func() bool {
-			_, err := f.claims.Sweep(t.Context(), scope)
+			_, err := f.claims.Sweep(t.Context(), scope, sweeping)
 			require.NoError(t, err)
 			return f.only().State == dedupe.Held
 		})

@@ -7,11 +7,11 @@ import (
 	"sync"
 	"time"
 
-	"holdfast.dev/gateway/internal/audit"
 	"holdfast.dev/gateway/internal/connections"
 	"holdfast.dev/gateway/internal/connectors"
 	"holdfast.dev/gateway/internal/dedupe"
 	"holdfast.dev/gateway/internal/ledger"
+	"holdfast.dev/gateway/internal/tenants"
 )
 
 // Reconcile says how held writes are looked after in the background.
@@ -42,17 +42,17 @@ const (
 // Reconciler finds out about held writes in the background. Every gateway runs
 // one; the check's lease keeps two from checking the same write.
 type Reconciler struct {
-	s      *Service
-	scopes Scopes
-	slots  chan struct{}
+	s       *Service
+	tenants Tenants
+	slots   chan struct{}
 
 	mu   sync.Mutex
 	busy map[string]bool // connections whose writes are being checked
 }
 
 // NewReconciler returns a reconciler of a service's held writes.
-func NewReconciler(s *Service, scopes Scopes) *Reconciler {
-	return &Reconciler{s: s, scopes: scopes, slots: make(chan struct{}, atOnce), busy: make(map[string]bool)}
+func NewReconciler(s *Service, all Tenants) *Reconciler {
+	return &Reconciler{s: s, tenants: all, slots: make(chan struct{}, atOnce), busy: make(map[string]bool)}
 }
 
 // Run checks what is due until ctx ends, and waits for its checks.
@@ -62,8 +62,8 @@ func (r *Reconciler) Run(ctx context.Context) {
 	tick := time.NewTicker(r.s.reconcile.Every)
 	defer tick.Stop()
 	for {
-		err := r.scopes.Scopes(ctx, func(scope ledger.Scope) error {
-			r.pass(ctx, scope, &running)
+		err := r.tenants.Refs(ctx, func(ref tenants.Ref) error {
+			r.pass(ctx, ref, &running)
 			return ctx.Err()
 		})
 		if err != nil && ctx.Err() == nil {
@@ -77,10 +77,10 @@ func (r *Reconciler) Run(ctx context.Context) {
 	}
 }
 
-// pass starts the due checks of one scope, those of one connection one after
+// pass starts the due checks of one tenant, those of one connection one after
 // the other.
-func (r *Reconciler) pass(ctx context.Context, scope ledger.Scope, running *sync.WaitGroup) {
-	due, err := r.s.claims.DueChecks(ctx, scope, dueBatch)
+func (r *Reconciler) pass(ctx context.Context, ref tenants.Ref, running *sync.WaitGroup) {
+	due, err := r.s.claims.DueChecks(ctx, ref.Scope, dueBatch)
 	if err != nil {
 		if ctx.Err() == nil {
 			r.s.log.WarnContext(ctx, "due checks not listed", "error", err)
@@ -103,7 +103,7 @@ func (r *Reconciler) pass(ctx context.Context, scope ledger.Scope, running *sync
 				if ctx.Err() != nil || !r.s.begin() {
 					return
 				}
-				r.one(ctx, scope, rec)
+				r.one(ctx, ref, rec)
 				r.s.running.Done()
 			}
 		})
@@ -133,17 +133,17 @@ func (r *Reconciler) release(connectionID string) {
 }
 
 // one checks one held write, or puts its check off.
-func (r *Reconciler) one(ctx context.Context, scope ledger.Scope, rec *dedupe.Record) {
+func (r *Reconciler) one(ctx context.Context, ref tenants.Ref, rec *dedupe.Record) {
 	// A stopping gateway takes nothing on, but what it has begun it ends: the
 	// service's own end cuts the call to the vendor.
 	ctx = context.WithoutCancel(ctx)
-	if wait := r.putOff(ctx, scope, rec); wait > 0 {
-		if err := r.s.claims.Postpone(ctx, scope, rec.ID, r.s.claims.Now().Add(jitter(wait))); err != nil {
+	if wait := r.putOff(ctx, ref.Scope, rec); wait > 0 {
+		if err := r.s.claims.Postpone(ctx, ref.Scope, rec.ID, r.s.claims.Now().Add(jitter(wait))); err != nil {
 			r.s.log.WarnContext(ctx, "check not put off", "action_id", rec.ID.String(), "error", err)
 		}
 		return
 	}
-	done, err := r.s.check(ctx, scope, rec.ID, asker{scribe: reconcilerScribe, auto: true})
+	done, err := r.s.check(ctx, ref.Scope, rec.ID, asker{scribe: systemScribe(ref.Tenant, "reconciler"), auto: true})
 	var running *dedupe.CheckRunningError
 	var possible *dedupe.StillPossibleError
 	switch {
@@ -204,9 +204,4 @@ func (s *Service) nextCheck(rec *dedupe.Record, first time.Duration) time.Time {
 // jitter spreads a delay over its upper half and a quarter more.
 func jitter(d time.Duration) time.Duration {
 	return d*3/4 + time.Duration(rand.Int64N(int64(d)/2+1))
-}
-
-// reconcilerScribe writes the rows of checks nobody asked for.
-func reconcilerScribe(t dedupe.Transition) []byte {
-	return rowOf(audit.Caller{Actor: audit.System(), Front: "reconciler"}.Row(""), t)
 }

@@ -42,9 +42,11 @@ func (s *Service) scribe(ctx context.Context, req Request) dedupe.Scribe {
 	return func(t dedupe.Transition) []byte { return rowOf(base, t) }
 }
 
-// SystemScribe writes the rows of transitions nobody asked for.
-func SystemScribe(t dedupe.Transition) []byte {
-	return rowOf(audit.Caller{Actor: audit.System(), Front: "sweep"}.Row(""), t)
+// systemScribe writes the rows of a tenant's transitions that nobody asked for,
+// but a background job made.
+func systemScribe(tenant, job string) dedupe.Scribe {
+	base := audit.Caller{Tenant: tenant, Actor: audit.System(), Front: job}.Row("")
+	return func(t dedupe.Transition) []byte { return rowOf(base, t) }
 }
 
 func rowOf(row audit.Row, t dedupe.Transition) []byte {

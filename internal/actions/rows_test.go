@@ -162,7 +162,7 @@ func inherit(f *fixture) {
 	f.vendor.says(answered(500, "", ""))
 	f.fails(actions.OutcomeUnknown, `{}`)
 	_, err := f.claims.Resolve(f.Context(), scope, f.only().ID, dedupe.Resolution{
-		State: dedupe.NotDone, Note: "looked", By: "key_2", Scribe: actions.SystemScribe,
+		State: dedupe.NotDone, Note: "looked", By: "key_2", Scribe: sweeping,
 	})
 	require.NoError(f, err)
 	f.vendor.answer = nil

@@ -120,7 +120,7 @@ func TestWhatTheDrainCouldNotStoreBecomesHeld(t *testing.T) {
 	f.close(0)
 	require.Equal(t, dedupe.InFlight, f.only().State)
 	f.clock.advance(lease)
-	_, err := f.claims.Sweep(t.Context(), scope)
+	_, err := f.claims.Sweep(t.Context(), scope, sweeping)
 	require.NoError(t, err)
 	require.Equal(t, dedupe.Held, f.only().State)
 }

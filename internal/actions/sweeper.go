@@ -7,16 +7,17 @@ import (
 
 	"holdfast.dev/gateway/internal/dedupe"
 	"holdfast.dev/gateway/internal/ledger"
+	"holdfast.dev/gateway/internal/tenants"
 )
 
-// Scopes lists the scopes of all tenants.
-type Scopes interface {
-	Scopes(ctx context.Context, each func(ledger.Scope) error) error
+// Tenants lists all tenants.
+type Tenants interface {
+	Refs(ctx context.Context, each func(tenants.Ref) error) error
 }
 
 // Sweeper does what the clock asks of one scope; dedupe's Claims do.
 type Sweeper interface {
-	Sweep(ctx context.Context, scope ledger.Scope) (dedupe.Swept, error)
+	Sweep(ctx context.Context, scope ledger.Scope, scribe dedupe.Scribe) (dedupe.Swept, error)
 	Trim(ctx context.Context, scope ledger.Scope) error
 	Holding(ctx context.Context, scope ledger.Scope) (dedupe.Holding, error)
 }
@@ -33,15 +34,16 @@ const countEvery = 5 * time.Second
 // Sweep moves what the clock has moved, in every scope, until ctx ends. A scope
 // that fails is tried again the next time round; one that has more to move than
 // a sweep does, as after the end of a busy gateway, is not kept waiting.
-func Sweep(ctx context.Context, claims Sweeper, scopes Scopes, m *Metrics, log *slog.Logger) {
+func Sweep(ctx context.Context, claims Sweeper, all Tenants, m *Metrics, log *slog.Logger) {
 	tick := time.NewTicker(SweepEvery)
 	defer tick.Stop()
 	var trimmed, counted time.Time
 	for {
 		trim, more := time.Since(trimmed) >= trimEvery, false
 		count := census{due: time.Since(counted) >= countEvery}
-		err := scopes.Scopes(ctx, func(scope ledger.Scope) error {
-			moved, err := claims.Sweep(ctx, scope)
+		err := all.Refs(ctx, func(ref tenants.Ref) error {
+			scope := ref.Scope
+			moved, err := claims.Sweep(ctx, scope, systemScribe(ref.Tenant, "sweep"))
 			m.swept.Add(float64(moved.Held + moved.Lapsed))
 			m.lapsed.Add(float64(moved.Lapsed))
 			if moved.Lapsed > 0 {

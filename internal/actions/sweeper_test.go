@@ -12,20 +12,21 @@ import (
 	"holdfast.dev/gateway/internal/actions"
 	"holdfast.dev/gateway/internal/dedupe"
 	"holdfast.dev/gateway/internal/ledger"
+	"holdfast.dev/gateway/internal/tenants"
 )
 
 // heap is a scope with writes that are due, and one without.
 type heap struct{ due, rounds int }
 
-func (h *heap) Scopes(_ context.Context, each func(ledger.Scope) error) error {
+func (h *heap) Refs(_ context.Context, each func(tenants.Ref) error) error {
 	h.rounds++
-	if err := each(ledger.Scope{1}); err != nil {
+	if err := each(tenants.Ref{Scope: ledger.Scope{1}}); err != nil {
 		return err
 	}
-	return each(ledger.Scope{2})
+	return each(tenants.Ref{Scope: ledger.Scope{2}})
 }
 
-func (h *heap) Sweep(_ context.Context, scope ledger.Scope) (moved dedupe.Swept, _ error) {
+func (h *heap) Sweep(_ context.Context, scope ledger.Scope, _ dedupe.Scribe) (moved dedupe.Swept, _ error) {
 	for scope == (ledger.Scope{1}) && h.due > 0 && !moved.More() {
 		h.due--
 		moved.Held++

@@ -151,7 +151,7 @@ func TestAStoredAnswerThatCannotBeReadIsNeverSentAgain(t *testing.T) {
 	f.vendor.says(wire.Exchange{Phase: wire.SentNoAnswer})
 	id := f.fails(actions.OutcomeUnknown, `{}`).Record.ID
 	_, err := f.claims.Resolve(t.Context(), scope, id, dedupe.Resolution{
-		State: dedupe.Succeeded, Answer: []byte("no answer of ours"), Scribe: actions.SystemScribe,
+		State: dedupe.Succeeded, Answer: []byte("no answer of ours"), Scribe: sweeping,
 	})
 	require.NoError(t, err)
 	f.fails(actions.AnswerUnreadable, `{}`)
@@ -167,10 +167,10 @@ type scopeList struct {
 	listed chan struct{}
 }
 
-func (s scopeList) Scopes(_ context.Context, each func(ledger.Scope) error) error {
+func (s scopeList) Refs(_ context.Context, each func(tenants.Ref) error) error {
 	defer close(s.listed)
 	for _, scope := range s.scopes {
-		if err := each(scope); err != nil {
+		if err := each(tenants.Ref{Tenant: "acme", Scope: scope}); err != nil {
 			return err
 		}
 	}
@@ -185,7 +185,7 @@ func TestTheSweepGoesOnBehindAScopeThatFails(t *testing.T) {
 	f.clock.advance(lease)
 	bad := ledger.ScopeOf("ten_0")
 	claims := dedupe.New(dedupe.Config{
-		Store: badScope{f.store, bad}, Lease: lease, History: window, Scribe: actions.SystemScribe,
+		Store: badScope{f.store, bad}, Lease: lease, History: window,
 	})
 	ctx, stop := context.WithCancel(t.Context())
 	list := scopeList{scopes: []ledger.Scope{bad, scope}, listed: make(chan struct{})}
@@ -196,6 +196,8 @@ func TestTheSweepGoesOnBehindAScopeThatFails(t *testing.T) {
 	}()
 	receive(t, list.listed)
 	require.Equal(t, dedupe.Held, f.only().State)
+	last := f.rows()[len(f.rows())-1]
+	require.Equal(t, []string{"acme", "sweep", "system"}, []string{last.Tenant, last.Front, last.Actor.Kind})
 	stop()
 	receive(t, ended)
 	release(answered(201, "", `{}`))

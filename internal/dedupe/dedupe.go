@@ -73,8 +73,6 @@ type Config struct {
 	// History is how long an ended action stays listed; its answer never
 	// outlives its window.
 	History time.Duration
-	// Scribe writes the rows of transitions nobody asked for (the sweep).
-	Scribe Scribe
 }
 
 // Claims applies the rules over one store. It keeps no state of its own and
@@ -83,12 +81,11 @@ type Claims struct {
 	store   ledger.Store
 	lease   time.Duration
 	history time.Duration
-	scribe  Scribe
 }
 
 // New returns the rules over a store.
 func New(c Config) *Claims {
-	return &Claims{store: c.Store, lease: c.Lease, history: c.History, scribe: c.Scribe}
+	return &Claims{store: c.Store, lease: c.Lease, history: c.History}
 }
 
 // Lease returns the length of a lease.

@@ -23,11 +23,12 @@ func (s Swept) More() bool { return s.total() >= sweepBatch }
 
 // Sweep does what the clock asks of one scope: a write whose lease has lapsed
 // is held, a held write past its hold has lapsed. Every gateway sweeps; of two
-// that meet at one action, one moves it and the other finds it moved.
-func (c *Claims) Sweep(ctx context.Context, scope ledger.Scope) (Swept, error) {
+// that meet at one action, one moves it and the other finds it moved. The rows
+// are the scribe's, as nobody asked for these transitions.
+func (c *Claims) Sweep(ctx context.Context, scope ledger.Scope, scribe Scribe) (Swept, error) {
 	var moved Swept
 	for _, index := range []ledger.Index{ledger.ByLease, ledger.ByHold} {
-		n, err := c.sweepIndex(ctx, scope, index)
+		n, err := c.sweepIndex(ctx, scope, index, scribe)
 		moved.Held += n.Held
 		moved.Lapsed += n.Lapsed
 		if err != nil {
@@ -39,7 +40,7 @@ func (c *Claims) Sweep(ctx context.Context, scope ledger.Scope) (Swept, error) {
 
 // sweepIndex reads on behind what it could not move, so that damaged records
 // keep nothing else from being noticed.
-func (c *Claims) sweepIndex(ctx context.Context, scope ledger.Scope, index ledger.Index) (moved Swept, err error) {
+func (c *Claims) sweepIndex(ctx context.Context, scope ledger.Scope, index ledger.Index, scribe Scribe) (moved Swept, err error) {
 	// A little ahead, because Now is an estimate: what is looked at too early is
 	// read, found not due on the store's own clock, and left.
 	span := ledger.EntryRange{Index: index, To: c.store.Now().Add(ledger.Drift), Limit: sweepBatch}
@@ -49,7 +50,7 @@ func (c *Claims) sweepIndex(ctx context.Context, scope ledger.Scope, index ledge
 			return moved, fmt.Errorf("sweep: %w", err)
 		}
 		for _, e := range due {
-			done, err := c.sweepOne(ctx, scope, e)
+			done, err := c.sweepOne(ctx, scope, e, scribe)
 			if err != nil && !errors.Is(err, ErrUnreadable) && !errors.Is(err, ledger.ErrCorrupt) {
 				return moved, err
 			}
@@ -72,7 +73,7 @@ func (c *Claims) sweepIndex(ctx context.Context, scope ledger.Scope, index ledge
 // sweepOne moves one action if it is due, and returns the state it moved it to,
 // 0 for none. An unreadable record stays where it is: it is never sent, and
 // never mended by guessing.
-func (c *Claims) sweepOne(ctx context.Context, scope ledger.Scope, e ledger.Entry) (State, error) {
+func (c *Claims) sweepOne(ctx context.Context, scope ledger.Scope, e ledger.Entry, scribe Scribe) (State, error) {
 	if len(e.Member) != len(ActionID{}) {
 		return 0, ErrUnreadable
 	}
@@ -85,20 +86,20 @@ func (c *Claims) sweepOne(ctx context.Context, scope ledger.Scope, e ledger.Entr
 	}
 	switch {
 	case cur.leaseOver(now):
-		return Held, c.holdNow(ctx, scope, cur, now, c.scribe)
+		return Held, c.holdNow(ctx, scope, cur, now, scribe)
 	case cur.State == Held && cur.over(now):
-		return Lapsed, c.lapseNow(ctx, scope, cur, twins, now)
+		return Lapsed, c.lapseNow(ctx, scope, cur, twins, now, scribe)
 	default:
 		return 0, nil
 	}
 }
 
-func (c *Claims) lapseNow(ctx context.Context, scope ledger.Scope, cur stored, twins twinList, now time.Time) error {
+func (c *Claims) lapseNow(ctx context.Context, scope ledger.Scope, cur stored, twins twinList, now time.Time, scribe Scribe) error {
 	s := c.touch(cur, now)
 	rec := c.lapse(s, cur, now)
 	c.rebind(s, rec)
 	twins.leave(s, rec.Fingerprint, rec.ID)
-	s.Rows = [][]byte{c.scribe(Transition{Event: EventLapsed, At: now, Record: rec})}
+	s.Rows = [][]byte{scribe(Transition{Event: EventLapsed, At: now, Record: rec})}
 	if _, err := c.store.Apply(ctx, scope, *s); err != nil {
 		return fmt.Errorf("lapse action: %w", err)
 	}

@@ -67,10 +67,15 @@ func (d *Directory) look(ctx context.Context, f found) (found, error) {
 	return f, err
 }
 
-// Scopes calls each with the scope of every tenant, in the order of their
-// creation, until it returns an error. Scopes of tenants that are being made or
-// removed may be among them; they are empty, or soon will be.
+// Scopes calls each with the scope of every tenant, as Refs does.
 func (d *Directory) Scopes(ctx context.Context, each func(ledger.Scope) error) error {
+	return d.Refs(ctx, func(ref Ref) error { return each(ref.Scope) })
+}
+
+// Refs calls each with every tenant, in the order of their creation, until it
+// returns an error. Tenants that are being made or removed may be among them;
+// their scopes are empty, or soon will be.
+func (d *Directory) Refs(ctx context.Context, each func(Ref) error) error {
 	cursor := ""
 	for {
 		ids, next, err := list(ctx, d.store, ledger.Platform, ledger.Tenant, cursor, listBatch)
@@ -94,7 +99,7 @@ func (d *Directory) Scopes(ctx context.Context, each func(ledger.Scope) error) e
 			if err != nil {
 				return err
 			}
-			if err := each(ledger.ScopeOf(e.Incarnation)); err != nil {
+			if err := each(refOf(id, e.Incarnation)); err != nil {
 				return err
 			}
 		}

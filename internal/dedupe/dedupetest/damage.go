@@ -81,7 +81,7 @@ func (f *fixture) pastDamage(n int) {
 	f.Advance(lease + tick)
 	_, err := f.Store.Read(f.Context(), f.scope) // let the client's clock catch up
 	require.NoError(f, err)
-	moved, err := f.over(d).Sweep(f.Context(), f.scope)
+	moved, err := f.over(d).Sweep(f.Context(), f.scope, scribe)
 	require.NoError(f, err)
 	require.Equal(f, dedupe.Swept{Held: 1}, moved)
 	require.Equal(f, dedupe.Held, f.get(behind).Record.State)

@@ -133,7 +133,7 @@ func contentionCases() []testCase {
 			_, err := f.Store.Read(f.Context(), f.scope)
 			require.NoError(f, err)
 			errs := make([]error, 2)
-			together(2, func(i int) { _, errs[i] = f.claims.Sweep(f.Context(), f.scope) })
+			together(2, func(i int) { _, errs[i] = f.claims.Sweep(f.Context(), f.scope, scribe) })
 			require.NoError(f, errors.Join(errs...))
 			require.Equal(f, 40, len(f.rows()), "twenty claims, twenty losses")
 		}},

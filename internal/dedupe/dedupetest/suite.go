@@ -83,7 +83,7 @@ func newFixture(t *testing.T, h ledgertest.Harness) *fixture {
 
 // over returns the rules over another store (a wrapper, a second client).
 func (f *fixture) over(s ledger.Store) *dedupe.Claims {
-	return dedupe.New(dedupe.Config{Store: s, Lease: lease, History: history, Scribe: scribe})
+	return dedupe.New(dedupe.Config{Store: s, Lease: lease, History: history})
 }
 
 // scribe writes rows the suite can read back: "event state".
@@ -230,7 +230,7 @@ func (f *fixture) sweep() int {
 	f.Helper()
 	_, err := f.Store.Read(f.Context(), f.scope) // let the client's clock catch up
 	require.NoError(f, err)
-	n, err := f.claims.Sweep(f.Context(), f.scope)
+	n, err := f.claims.Sweep(f.Context(), f.scope, scribe)
 	require.NoError(f, err)
 	return n.Held + n.Lapsed
 }
