@@ -79,6 +79,7 @@ func TestWhoMayCallWhat(t *testing.T) {
 		{"GET", "/v1/connections/c", do + " " + read + " " + manage},
 		{"PUT", "/v1/connections/c", manage},
 		{"DELETE", "/v1/connections/c", manage},
+		{"GET", "/v1/tools", do + " " + read + " " + manage},
 		{"GET", "/v1/connectors", do + " " + read + " " + resolve + " " + manage},
 		{"GET", "/v1/connectors/c", do + " " + read + " " + resolve + " " + manage},
 		{"GET", "/v1/audit", read},
@@ -222,7 +223,7 @@ func TestPublicCalls(t *testing.T) {
 	require.Contains(t, string(a.body), "openapi: 3.1.0")
 
 	public, _ := g.server.Routes()
-	require.Len(t, public, 26)
+	require.Len(t, public, 27)
 }
 
 // A tenant's key has no other tenant: a foreign one is not found, whether it

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -46,8 +47,9 @@ type call struct {
 	start time.Time
 	who   tenants.Principal // zero on a public route
 
-	front string // rest, mcp
-	outer *call  // the message this is made for; nil for a client's own request
+	front string       // rest, mcp
+	outer *call        // the message this is made for; nil for a client's own request
+	inner atomic.Int64 // requests made for this message
 
 	counted  bool  // against its address
 	mostBody int64 // bytes the tenant's requests may have; 0: no limit of its own

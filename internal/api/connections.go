@@ -115,6 +115,7 @@ type connectionRequest struct {
 	Account     string            `json:"account"`
 	Paused      bool              `json:"paused"`
 	AutoResend  bool              `json:"auto_resend"`
+	MCPTools    bool              `json:"mcp_tools"`
 }
 
 func decodeConnection(raw []byte) (connections.Spec, error) {
@@ -137,6 +138,9 @@ func decodeConnection(raw []byte) (connections.Spec, error) {
 	}
 	if has["auto_resend"] {
 		spec.AutoResend = &in.AutoResend
+	}
+	if has["mcp_tools"] {
+		spec.MCPTools = &in.MCPTools
 	}
 	return spec, nil
 }
@@ -161,6 +165,7 @@ func writeConnection(o *object, c connections.Connection) {
 		o.flag("closing", true)
 	}
 	o.flag("auto_resend", c.AutoResend)
+	o.flag("mcp_tools", c.MCPTools)
 	o.object("credentials", func(o *object) {
 		o.texts("names", c.CredentialNames)
 		o.some("fingerprint", c.Fingerprint)

@@ -12,6 +12,7 @@ import (
 
 	"holdfast.dev/gateway/internal/actions"
 	"holdfast.dev/gateway/internal/api"
+	"holdfast.dev/gateway/internal/api/apitest"
 	"holdfast.dev/gateway/internal/audit"
 )
 
@@ -76,80 +77,37 @@ func TestDoDefaults(t *testing.T) {
 
 func TestDoRefusesBeforeAnythingIsDone(t *testing.T) {
 	const pair = `"connection":"c","action":"a"`
-	seventeen := `{` + pair + `,"meta":{` + strings.TrimSuffix(strings.Repeat(`"k%":"v",`, 17), ",") + `}}`
-	for i := range 17 {
-		seventeen = strings.Replace(seventeen, "%", string(rune('a'+i)), 1)
+	type row struct {
+		apitest.Refusal
+		options []func(*http.Request)
 	}
-	long := strings.Repeat("x", 257)
-	for _, row := range []struct {
-		name, body, code string
-		pointers         []string
-		options          []func(*http.Request)
-	}{
-		{name: "empty body", body: "", code: "invalid_json", options: []func(*http.Request){with("Content-Type", "application/json")}},
-		{name: "blank body", body: " ", code: "invalid_json", pointers: []string{""}},
-		{name: "cut", body: `{"connection":"c"`, code: "invalid_json", pointers: []string{""}},
-		{name: "two values", body: `{` + pair + `}{}`, code: "invalid_json", pointers: []string{""}},
-		{name: "byte-order mark", body: "\xef\xbb\xbf{" + pair + "}", code: "invalid_json", pointers: []string{""}},
-		{name: "not UTF-8", body: "{" + pair + ",\"body\":{\"a\":\"\xff\"}}", code: "invalid_json", pointers: []string{"/body/a"}},
-		{name: "null", body: `null`, code: "invalid_request", pointers: []string{""}},
-		{name: "array", body: `[]`, code: "invalid_request", pointers: []string{""}},
-		{name: "no connection", body: `{"action":"a"}`, code: "invalid_request", pointers: []string{"/connection"}},
-		{name: "nothing", body: `{}`, code: "invalid_request", pointers: []string{"/connection", "/action"}},
-		{name: "empty action", body: `{"connection":"c","action":""}`, code: "invalid_request", pointers: []string{"/action"}},
-		{name: "null connection", body: `{"connection":null,"action":"a"}`, code: "invalid_request", pointers: []string{"/connection"}},
-		{name: "number as connection", body: `{"connection":1,"action":"a"}`, code: "invalid_request", pointers: []string{"/connection"}},
-		{name: "unknown members", body: `{` + pair + `,"x":1,"y/z":2}`, code: "invalid_request", pointers: []string{"/x", "/y~1z"}},
-		{name: "other case", body: `{"Connection":"c","action":"a"}`, code: "invalid_request", pointers: []string{"/Connection"}},
-		{name: "duplicate", body: `{` + pair + `,"action":"b"}`, code: "invalid_request", pointers: []string{"/action"}},
-		{name: "duplicate escaped", body: `{` + pair + `,"a\u0063tion":"b"}`, code: "invalid_request", pointers: []string{"/action"}},
-		{name: "duplicate body", body: `{` + pair + `,"body":{},"body":{}}`, code: "invalid_request", pointers: []string{"/body"}},
-		{name: "duplicate in body", body: `{` + pair + `,"body":{"a":1,"a":1}}`, code: "invalid_body", pointers: []string{"/body/a"}},
-		{name: "inexact number", body: `{` + pair + `,"body":{"a":9007199254740993}}`, code: "invalid_body", pointers: []string{"/body/a"}},
-		{name: "lone surrogate", body: `{` + pair + `,"body":{"a":"\ud800"}}`, code: "invalid_body", pointers: []string{"/body/a"}},
-		{name: "null body", body: `{` + pair + `,"body":null}`, code: "invalid_body", pointers: []string{"/body"}},
-		{name: "array body", body: `{` + pair + `,"body":[1]}`, code: "invalid_body", pointers: []string{"/body"}},
-		{name: "string body", body: `{` + pair + `,"body":"{}"}`, code: "invalid_body", pointers: []string{"/body"}},
-		{name: "string as flag", body: `{` + pair + `,"dry_run":"true"}`, code: "invalid_request", pointers: []string{"/dry_run"}},
-		{name: "null flag", body: `{` + pair + `,"retry_refused":null}`, code: "invalid_request", pointers: []string{"/retry_refused"}},
-		{name: "meta of numbers", body: `{` + pair + `,"meta":{"a":1}}`, code: "invalid_request", pointers: []string{"/meta/a"}},
-		{name: "null meta", body: `{` + pair + `,"meta":null}`, code: "invalid_request", pointers: []string{"/meta"}},
-		{name: "too many labels", body: seventeen, code: "invalid_request", pointers: []string{"/meta"}},
-		{name: "long label", body: `{` + pair + `,"meta":{"a":"` + long + `"}}`, code: "invalid_request", pointers: []string{"/meta"}},
-		{name: "long label name", body: `{` + pair + `,"meta":{"` + long + `":"a"}}`, code: "invalid_request", pointers: []string{"/meta"}},
-
-		{name: "null key", body: `{` + pair + `,"idempotency_key":null}`, code: "invalid_request", pointers: []string{"/idempotency_key"}},
-		{name: "empty key", body: `{` + pair + `,"idempotency_key":""}`, code: "invalid_key", pointers: []string{"/idempotency_key"}},
-		{name: "blank key", body: `{` + pair + `,"idempotency_key":" a"}`, code: "invalid_key", pointers: []string{"/idempotency_key"}},
-		{name: "key not ASCII", body: `{` + pair + `,"idempotency_key":"é"}`, code: "invalid_key", pointers: []string{"/idempotency_key"}},
-		{name: "long key", body: `{` + pair + `,"idempotency_key":"` + strings.Repeat("k", 256) + `"}`, code: "invalid_key", pointers: []string{"/idempotency_key"}},
-		{name: "header and member differ", body: `{` + pair + `,"idempotency_key":"a"}`, code: "invalid_key",
-			options: []func(*http.Request){with("Idempotency-Key", "b")}},
-		{name: "repeated header", body: smallest, code: "invalid_key",
-			options: []func(*http.Request){with("Idempotency-Key", "a", "a")}},
-		{name: "empty header", body: smallest, code: "invalid_key",
-			options: []func(*http.Request){with("Idempotency-Key", "")}},
-		{name: "bad quoting", body: smallest, code: "invalid_key",
-			options: []func(*http.Request){with("Idempotency-Key", `"a`)}},
-
-		{name: "no type", body: smallest, code: "unsupported_media_type", options: []func(*http.Request){with("Content-Type")}},
-		{name: "form", body: smallest, code: "unsupported_media_type", options: []func(*http.Request){with("Content-Type", "application/x-www-form-urlencoded")}},
-		{name: "other JSON", body: smallest, code: "unsupported_media_type", options: []func(*http.Request){with("Content-Type", "application/merge-patch+json")}},
-		{name: "other charset", body: smallest, code: "unsupported_media_type", options: []func(*http.Request){with("Content-Type", "application/json; charset=latin1")}},
-		{name: "other parameter", body: smallest, code: "unsupported_media_type", options: []func(*http.Request){with("Content-Type", "application/json; profile=x")}},
-		{name: "broken type", body: smallest, code: "unsupported_media_type", options: []func(*http.Request){with("Content-Type", "application/json;;=")}},
-		{name: "two types", body: smallest, code: "unsupported_media_type", options: []func(*http.Request){with("Content-Type", "application/json", "application/json")}},
-		{name: "gzip", body: smallest, code: "unsupported_media_type", options: []func(*http.Request){with("Content-Encoding", "gzip")}},
-		{name: "too large", body: `{` + pair + `,"body":{"a":"` + strings.Repeat("x", maxBody) + `"}}`, code: "too_large"},
-		{name: "too large, length unknown", body: `{` + pair + `,"body":{"a":"` + strings.Repeat("x", maxBody) + `"}}`, code: "too_large",
-			options: []func(*http.Request){func(r *http.Request) { r.ContentLength = -1 }}},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			got, a := decoded(t, row.body, row.options...)
+	rows := []row{
+		{apitest.Refusal{Name: "empty body", Body: "", Code: "invalid_json"}, []func(*http.Request){with("Content-Type", "application/json")}},
+		{apitest.Refusal{Name: "header and member differ", Body: `{` + pair + `,"idempotency_key":"a"}`, Code: "invalid_key"}, []func(*http.Request){with("Idempotency-Key", "b")}},
+		{apitest.Refusal{Name: "repeated header", Body: smallest, Code: "invalid_key"}, []func(*http.Request){with("Idempotency-Key", "a", "a")}},
+		{apitest.Refusal{Name: "empty header", Body: smallest, Code: "invalid_key"}, []func(*http.Request){with("Idempotency-Key", "")}},
+		{apitest.Refusal{Name: "bad quoting", Body: smallest, Code: "invalid_key"}, []func(*http.Request){with("Idempotency-Key", `"a`)}},
+		{apitest.Refusal{Name: "no type", Body: smallest, Code: "unsupported_media_type"}, []func(*http.Request){with("Content-Type")}},
+		{apitest.Refusal{Name: "form", Body: smallest, Code: "unsupported_media_type"}, []func(*http.Request){with("Content-Type", "application/x-www-form-urlencoded")}},
+		{apitest.Refusal{Name: "other JSON", Body: smallest, Code: "unsupported_media_type"}, []func(*http.Request){with("Content-Type", "application/merge-patch+json")}},
+		{apitest.Refusal{Name: "other charset", Body: smallest, Code: "unsupported_media_type"}, []func(*http.Request){with("Content-Type", "application/json; charset=latin1")}},
+		{apitest.Refusal{Name: "other parameter", Body: smallest, Code: "unsupported_media_type"}, []func(*http.Request){with("Content-Type", "application/json; profile=x")}},
+		{apitest.Refusal{Name: "broken type", Body: smallest, Code: "unsupported_media_type"}, []func(*http.Request){with("Content-Type", "application/json;;=")}},
+		{apitest.Refusal{Name: "two types", Body: smallest, Code: "unsupported_media_type"}, []func(*http.Request){with("Content-Type", "application/json", "application/json")}},
+		{apitest.Refusal{Name: "gzip", Body: smallest, Code: "unsupported_media_type"}, []func(*http.Request){with("Content-Encoding", "gzip")}},
+		{apitest.Refusal{Name: "too large", Body: `{` + pair + `,"body":{"a":"` + strings.Repeat("x", maxBody) + `"}}`, Code: "too_large"}, nil},
+		{apitest.Refusal{Name: "too large, length unknown", Body: `{` + pair + `,"body":{"a":"` + strings.Repeat("x", maxBody) + `"}}`, Code: "too_large"}, []func(*http.Request){func(r *http.Request) { r.ContentLength = -1 }}},
+	}
+	for _, r := range apitest.Refusals() {
+		rows = append(rows, row{r, nil})
+	}
+	for _, row := range rows {
+		t.Run(row.Name, func(t *testing.T) {
+			got, a := decoded(t, row.Body, row.options...)
 			require.Nil(t, got, "nothing reaches the path of a write")
-			require.Equal(t, row.code, a.code(), "%s", a.body)
+			require.Equal(t, row.Code, a.code(), "%s", a.body)
 			require.Equal(t, "false", a.header.Get("Idempotent-Replayed"))
-			require.Equal(t, row.pointers, pointersOf(a))
+			require.Equal(t, row.Pointers, pointersOf(a))
 		})
 	}
 }

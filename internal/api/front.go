@@ -60,8 +60,14 @@ func (f *front) serve(rt route) echo.HandlerFunc {
 			c.w.Header().Set(headerIdempotentReplayed, boolText(false))
 		}
 		if c.outer != nil {
-			// The message was admitted; what it asks for needs a scope of its own.
+			// The message was admitted, and with it its first request; a batch of many is
+			// many. What it asks for needs a scope of its own.
 			c.who, c.mostBody = c.outer.who, c.outer.mostBody
+			if c.outer.inner.Add(1) > 1 {
+				if err := f.admitTenant(c); err != nil {
+					return err
+				}
+			}
 			if err := rt.access.check(c.who); err != nil {
 				return f.denied(c, rt, err)
 			}

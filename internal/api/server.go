@@ -103,6 +103,7 @@ type handlers struct {
 	connections connectionsHandler
 	connectors  connectorsHandler
 	audit       auditHandler
+	tools       toolsHandler
 	mcp         mcpHandler
 }
 
@@ -124,6 +125,7 @@ func New(c Config) (*Server, error) {
 		mcp:         mcpHandler{maxBody: c.MaxBody},
 	}
 	h.tenants = tenantsHandler{directory: c.Tenants, actions: &h.actions, audit: &h.audit, maxBody: c.MaxBody}
+	h.tools = toolsHandler{book: c.Connections, connectors: &h.connectors}
 	h.keys = keysHandler{keys: c.Tenants, tenants: &h.tenants, maxBody: c.MaxBody}
 	public, admin := h.routes(), newAdminHandler(c.Ready, c.Gatherer).routes()
 	m, err := register(c.Metrics, slices.Concat(public, admin))

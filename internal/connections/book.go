@@ -111,6 +111,7 @@ func (b *Book) create(caller audit.Caller, step *ledger.Step, c *Connection, spe
 	}
 	c.Connector, c.Config, c.BaseURL = spec.Connector, spec.Config, spec.BaseURL
 	c.paused, c.AutoResend = isTrue(spec.Paused), isTrue(spec.AutoResend)
+	c.MCPTools = isTrue(spec.MCPTools)
 	c.Paused = c.paused
 	c.CreatedAt, c.UpdatedAt = step.At, step.At
 	if spec.Account != nil {
@@ -208,6 +209,10 @@ func (b *Book) alter(c *Connection, past *kept, spec Spec, at time.Time) (change
 	if spec.AutoResend != nil && *spec.AutoResend != c.AutoResend {
 		c.AutoResend = *spec.AutoResend
 		changed = append(changed, "auto_resend")
+	}
+	if spec.MCPTools != nil && *spec.MCPTools != c.MCPTools {
+		c.MCPTools = *spec.MCPTools
+		changed = append(changed, "mcp_tools")
 	}
 	return changed, nil
 }

@@ -35,6 +35,8 @@ type stored struct {
 	SecretNo    int64           `json:"credential_version"`
 	SecretAt    int64           `json:"credentials_at"`
 	Account     string          `json:"account"`
+	// Left out when false: connections of before it was there have no other form.
+	MCPTools bool `json:"mcp_tools,omitempty"`
 }
 
 func encode(c *Connection) ([]byte, error) {
@@ -47,6 +49,7 @@ func encode(c *Connection) ([]byte, error) {
 		Created: c.CreatedAt.UnixMilli(), Updated: c.UpdatedAt.UnixMilli(),
 		Credentials: c.CredentialNames, Fingerprint: c.Fingerprint, Sealed: c.sealed,
 		SecretNo: c.CredentialVersion, SecretAt: c.CredentialsAt.UnixMilli(), Account: c.Account,
+		MCPTools: c.MCPTools,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("encode connection: %w", err)
@@ -70,8 +73,8 @@ func decode(scope ledger.Scope, name string, v ledger.Value) (*Connection, error
 		ID: s.ID, Name: s.Name, Connector: s.Connector, Config: s.Config, BaseURL: s.BaseURL,
 		Paused: s.Paused || s.Closing, Closing: s.Closing, AutoResend: s.AutoResend,
 		CreatedAt: time.UnixMilli(s.Created).UTC(), UpdatedAt: time.UnixMilli(s.Updated).UTC(),
-		Version:         v.Version,
-		Account:         s.Account,
+		Version: v.Version,
+		Account: s.Account, MCPTools: s.MCPTools,
 		CredentialNames: s.Credentials, Fingerprint: s.Fingerprint,
 		CredentialVersion: s.SecretNo, CredentialsAt: time.UnixMilli(s.SecretAt).UTC(),
 		scope: scope, sealed: s.Sealed, paused: s.Paused,

@@ -46,6 +46,9 @@ type Connection struct {
 	// AutoResend lets the reconciler send a held write once more under the
 	// vendor's key.
 	AutoResend bool
+	// MCPTools offers each action as a tool of its own to agents that speak MCP.
+	// It is no permission.
+	MCPTools bool
 
 	CreatedAt time.Time // the store's clock, to the millisecond
 	UpdatedAt time.Time // last change of what a caller may change

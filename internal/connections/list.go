@@ -117,6 +117,12 @@ func (b *Book) load(ctx context.Context, scope ledger.Scope, entries []ledger.En
 	return page, nil
 }
 
+// Cursor is the place behind the connection in the listing: List goes on there.
+func (c Connection) Cursor() string {
+	e := entryOf(&c)
+	return formatCursor(&e)
+}
+
 const scoreBytes = 8
 
 // A cursor is the place of an entry: milliseconds, big-endian, and the member.

@@ -28,6 +28,7 @@ type Spec struct {
 	Account    *string // whose account it is, for people; nil at creation means ""
 	Paused     *bool   // nil at creation means false
 	AutoResend *bool   // nil at creation means false
+	MCPTools   *bool   // nil at creation means false
 }
 
 // SpecError says what is wrong with a name or a Spec. It never repeats a value.

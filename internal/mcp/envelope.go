@@ -69,7 +69,7 @@ const (
 	codeNoMethod       = -32601
 )
 
-var errNothingChanges = errors.New("the tools never change, so there is nothing to listen for")
+var errNoNews = errors.New("nothing is told of by itself, so there is nothing to listen for; list the tools again")
 
 // refusal is the answer to a message that is not handed on. It has the message's
 // id where there is one id.

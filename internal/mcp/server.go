@@ -54,13 +54,17 @@ func New(c Config) *Server {
 		sdk: sdk.NewServer(&sdk.Implementation{Name: "holdfast", Title: "Holdfast write gateway", Version: c.Version},
 			&sdk.ServerOptions{
 				Instructions: instructions,
-				// The tools never change, so there is nothing to subscribe to.
+				// No listChanged: without sessions there is nobody to tell. Who wants
+				// to know lists the tools again.
 				Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}},
+				// The list depends on the key, so no cache may show it to others.
+				SetCacheable: func(_ context.Context, _ sdk.Request, c *sdk.Cacheable) { c.CacheScope = "private" },
 			}),
 	}
 	for _, t := range s.tools() {
 		s.sdk.AddTool(t.described(), s.handler(t))
 	}
+	s.sdk.AddReceivingMiddleware(s.actionTools)
 	return s
 }
 
@@ -86,7 +90,7 @@ func (s *Server) Handler() http.Handler {
 		}
 		if text(raw, "method") == "subscriptions/listen" {
 			// It would hold a stream open on which nothing ever comes, and a drain with it.
-			refuseMessage(w, http.StatusNotFound, refusal(raw, codeNoMethod, errNothingChanges))
+			refuseMessage(w, http.StatusNotFound, refusal(raw, codeNoMethod, errNoNews))
 			return
 		}
 		r.Body = io.NopCloser(bytes.NewReader(raw))

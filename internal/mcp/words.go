@@ -21,8 +21,12 @@ const (
 	codeInProgress = -32044
 )
 
-// metaCode is where a result carries one of them.
-const metaCode = "dev.holdfast/jsonrpc-code"
+// Where a result carries one of them, and the id of the request as logs and audit
+// have it.
+const (
+	metaCode      = "dev.holdfast/jsonrpc-code"
+	metaRequestID = "dev.holdfast/request-id"
+)
 
 const unknownWords = "UNKNOWN: may have been done; do not send again; check "
 
@@ -160,8 +164,12 @@ func result(t tool, a answer) *sdk.CallToolResult {
 		Content:           []sdk.Content{&sdk.TextContent{Text: w.first}, &sdk.TextContent{Text: string(a.body)}},
 		StructuredContent: json.RawMessage(a.body), IsError: w.bad,
 	}
+	r.Meta = sdk.Meta{}
+	if id := a.header.Get("Request-Id"); id != "" {
+		r.Meta[metaRequestID] = id
+	}
 	if w.code != 0 {
-		r.Meta = sdk.Meta{metaCode: w.code}
+		r.Meta[metaCode] = w.code
 	}
 	return r
 }
