@@ -241,15 +241,7 @@ func (a *agent) post(ctx context.Context, message string, header ...string) (sta
 // rawDo makes a `do` whose arguments are these bytes.
 func (a *agent) rawDo(id, arguments string) toolAnswer {
 	a.t.Helper()
-	status, _, raw := a.post(a.t.Context(), `{"jsonrpc":"2.0","id":`+id+`,"method":"tools/call","params":{"name":"do","arguments":`+arguments+`}}`)
-	_, data, ok := strings.Cut(raw, "data: ")
-	require.True(a.t, ok, "%d %s", status, raw)
-	var message struct {
-		Result *mcpsdk.CallToolResult `json:"result"`
-	}
-	require.NoError(a.t, json.Unmarshal([]byte(data), &message), data)
-	require.NotNil(a.t, message.Result, data)
-	return readTool(a.t, message.Result)
+	return a.rawTool(id, "do", arguments)
 }
 
 // The arguments come through as bytes: what REST refuses is refused with the same
