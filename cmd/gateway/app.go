@@ -30,6 +30,7 @@ import (
 	"holdfast.dev/gateway/internal/redisstore"
 	"holdfast.dev/gateway/internal/telemetry"
 	"holdfast.dev/gateway/internal/tenants"
+	"holdfast.dev/gateway/internal/usage"
 	"holdfast.dev/gateway/internal/wire"
 )
 
@@ -132,7 +133,7 @@ func open(ctx context.Context, cfg Config, log *slog.Logger) (app *App, err erro
 	}
 	if a.front, err = api.New(api.Config{
 		Limits:  limited,
-		Actions: a.service, Tenants: a.directory, Connections: book, Connectors: a.registry, Audit: journal,
+		Actions: a.service, Tenants: a.directory, Connections: book, Connectors: a.registry, Audit: journal, Usage: usage.NewReader(a.store),
 		Registrar: catalog.NewRegistrar(a.catalog, a.registry, a.pinned(book), log),
 		Unsettled: a.claims.Unsettled, Ready: a.ready.now, MCP: a.mcpFront,
 		MaxBody: cfg.MaxBody, Window: cfg.ReplayWindow, Metrics: registerer, Gatherer: registerer, Logger: log,

@@ -24,6 +24,7 @@ import (
 	"holdfast.dev/gateway/internal/connectors"
 	"holdfast.dev/gateway/internal/ledger"
 	"holdfast.dev/gateway/internal/tenants"
+	"holdfast.dev/gateway/internal/usage"
 )
 
 func TestMain(m *testing.M) {
@@ -42,6 +43,7 @@ type service struct {
 	authenticate func(string) (tenants.Principal, error)
 	specs        func() []connectors.Spec
 	query        func(ledger.Scope, audit.Filter, audit.Page) ([]audit.Entry, string, error)
+	report       func(ledger.Scope, usage.Query) (usage.Report, error)
 	appendRows   func(ledger.Scope, []audit.Row) error // nil: taken
 	register     func(audit.Caller, string, string, []byte) (connectors.Spec, bool, error)
 	unregister   func(string, string) error
@@ -82,6 +84,10 @@ func (s *service) Unregister(_ context.Context, _ audit.Caller, name, version st
 
 func (s *service) Query(_ context.Context, scope ledger.Scope, f audit.Filter, p audit.Page) ([]audit.Entry, string, error) {
 	return s.query(scope, f, p)
+}
+
+func (s *service) Report(_ context.Context, scope ledger.Scope, q usage.Query) (usage.Report, error) {
+	return s.report(scope, q)
 }
 
 func (s *service) Append(_ context.Context, scope ledger.Scope, rows ...audit.Row) error {
@@ -178,7 +184,7 @@ func (g *gateway) config() api.Config {
 	return api.Config{
 		Actions: g.service, Tenants: g.people, Connections: g.conns,
 		Unsettled:  func(context.Context, ledger.Scope, string) (bool, error) { return false, nil },
-		Connectors: g.service, Registrar: g.service, Audit: g.service,
+		Connectors: g.service, Registrar: g.service, Audit: g.service, Usage: g.service,
 		Ready:   func(context.Context) error { return g.ready() },
 		MaxBody: maxBody, Window: 24 * time.Hour,
 		Metrics: g.reg, Gatherer: g.reg,

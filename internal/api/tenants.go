@@ -22,6 +22,7 @@ type tenantsHandler struct {
 	directory directory
 	actions   *actionsHandler
 	audit     *auditHandler
+	usage     *usageHandler
 	maxBody   int64
 }
 
@@ -163,6 +164,15 @@ func (h *tenantsHandler) listAudit(c *call) error {
 		return err
 	}
 	return h.audit.listFor(c, ref.Scope, paramLife)
+}
+
+// showUsage is the host's look at what one tenant's rows add up to.
+func (h *tenantsHandler) showUsage(c *call) error {
+	ref, err := h.life(c)
+	if err != nil {
+		return err
+	}
+	return h.usage.showFor(c, ref.Scope, paramLife)
 }
 
 func encodeTenant(t tenants.Tenant) []byte {

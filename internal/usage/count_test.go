@@ -2,6 +2,7 @@ package usage_test
 
 import (
 	"fmt"
+	"os"
 	"testing"
 	"time"
 
@@ -166,4 +167,13 @@ func TestColumnsAreNamedOnce(t *testing.T) {
 	}
 	require.Len(t, names, len(usage.Counts{}))
 	require.Equal(t, "column", usage.Column(99).String())
+}
+
+// The page that says what figures mean has each of them.
+func TestEveryColumnIsDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../docs/audit.md")
+	require.NoError(t, err)
+	for _, c := range usage.Columns() {
+		require.Contains(t, string(page), "\n| `"+c.String()+"` | ", "docs/audit.md")
+	}
 }
