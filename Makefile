@@ -30,15 +30,19 @@ build: ## Build the binary: .bin/gateway
 	go build -o .bin/gateway ./cmd/gateway
 
 .PHONY: test
-test: redis-server promtool $(STRIPE_MOCK) ## Run every test with the race detector
+test: redis-server promtool clients $(STRIPE_MOCK) ## Run every test with the race detector
 	go test $(TESTFLAGS) ./...
 
 .PHONY: shapes
 shapes: ## Hold what GitHub and Twilio are sent against their OpenAPI documents
 	scripts/shapes.sh -race
 
+.PHONY: examples
+examples: ## Play the client in TypeScript against the gateway (test plays the others)
+	scripts/examples.sh -race
+
 .PHONY: cover
-cover: redis-server promtool $(STRIPE_MOCK) ## Run every test and print the coverage of each function
+cover: redis-server promtool clients $(STRIPE_MOCK) ## Run every test and print the coverage of each function
 	go test $(TESTFLAGS) -coverpkg=./... -coverprofile=.bin/cover.out ./...
 	go tool cover -func=.bin/cover.out
 
@@ -51,9 +55,9 @@ lint: lint-go lint-mod lint-openapi ## Run every linter
 
 .PHONY: lint-go
 lint-go: $(GOLANGCI) ## gofmt, go vet, golangci-lint
-	@unformatted=$$(gofmt -l cmd internal) && \
+	@unformatted=$$(gofmt -l cmd examples internal) && \
 	if [ -n "$$unformatted" ]; then echo "run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
-	go vet -tags=shapes ./...
+	go vet -tags=shapes,examples ./...
 	$(GOLANGCI) run ./...
 
 .PHONY: lint-mod
@@ -75,6 +79,12 @@ redis-server:
 .PHONY: promtool
 promtool:
 	@scripts/need.sh promtool prometheus
+
+.PHONY: clients
+clients: # what the pages and examples are run with
+	@scripts/need.sh curl curl
+	@scripts/need.sh python3 python3
+	@scripts/need.sh redis-cli redis-tools
 
 # The name carries the version, so another version is another file to build.
 $(GOLANGCI):

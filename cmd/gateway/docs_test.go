@@ -139,7 +139,7 @@ func checkShellWords(b docstest.Block) error {
 }
 
 // checkJSON: a block of JSON names the schema of openapi.yaml that it is one of,
-// or says that it is the configuration of an MCP client.
+// or says that it is the configuration of an MCP client or a model's tool call.
 func checkJSON(b docstest.Block) error {
 	if len(b.Words) != 1 {
 		return errors.New("say behind json what it is: the name of a schema in openapi.yaml, mcp-client, or file=PATH")
@@ -149,6 +149,10 @@ func checkJSON(b docstest.Block) error {
 	}
 	if b.Word("mcp-client") {
 		return checkMCPClient(b.Text)
+	}
+	if b.Word("openai-call") || b.Word("anthropic-call") {
+		_, err := checkToolCall(b)
+		return err
 	}
 	return apitest.CheckSchema(b.Words[0], []byte(b.Text))
 }
