@@ -78,9 +78,9 @@ type Entry struct {
 	KeyID     string    `json:"key_id"`
 	Signature []byte    `json:"signature"`
 
-	Object Object `json:"object"`          // the segment
-	Terms  Object `json:"terms,omitempty"` // the filter over its terms
-	Size   int64  `json:"size"`            // bytes of the segment, unpacked
+	Object Object `json:"object"`         // the segment
+	Terms  Object `json:"terms,omitzero"` // the filter over its terms
+	Size   int64  `json:"size"`           // bytes of the segment, unpacked
 }
 
 // Object is an object of the archive that must be, byte for byte, what was put.

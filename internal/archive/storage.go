@@ -2,6 +2,7 @@ package archive
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -38,8 +39,12 @@ func numberPrefix(scope ledger.Scope, number uint64) string {
 	return fmt.Sprintf("%s%016d", scopePrefix(scope), number)
 }
 
+// objectName is new for each attempt: one that came to nothing may be removed
+// without looking who else stored the same.
 func objectName(scope ledger.Scope, number uint64, sum Hash, kind string) string {
-	return numberPrefix(scope, number) + "-" + hex.EncodeToString(sum[:8]) + kind
+	var attempt [4]byte
+	_, _ = rand.Read(attempt[:])
+	return numberPrefix(scope, number) + "-" + hex.EncodeToString(sum[:8]) + "-" + hex.EncodeToString(attempt[:]) + kind
 }
 
 const (

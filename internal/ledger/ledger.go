@@ -65,7 +65,7 @@ const (
 	ByLease   Index = 'i' // actions in flight by the end of their lease
 	ByHold    Index = 'h' // held actions by their hold_until
 	ByCheck   Index = 'x' // held actions by the time of their next automatic check
-	ByArchive Index = 'o' // scopes whose rows were ever sealed, by the first time (platform scope)
+	ByArchive Index = 'o' // scopes whose rows were ever sealed, all at one score (platform scope)
 	ByName    Index = 'd' // named things (tenants, keys, connections) by creation
 )
 
