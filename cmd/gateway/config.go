@@ -18,6 +18,7 @@ import (
 	"holdfast.dev/gateway/internal/actions"
 	"holdfast.dev/gateway/internal/ledger"
 	"holdfast.dev/gateway/internal/limits"
+	"holdfast.dev/gateway/internal/redisstore"
 	"holdfast.dev/gateway/internal/seal"
 	"holdfast.dev/gateway/internal/tenants"
 	"holdfast.dev/gateway/internal/wire"
@@ -92,7 +93,7 @@ func settings() []setting {
 		{"admin-listen", "address of metrics and health, not public", address(func(c *Config) *string { return &c.AdminListen })},
 		{"store", "embedded:FOLDER, redis://… or rediss://…", storeURL},
 		{"store-timeout", "store calls fail closed after it", duration(func(c *Config) *time.Duration { return &c.StoreTimeout }, 10*time.Millisecond, time.Minute)},
-		{"redis-ack", "how sure a claim must be before sending: auto, none or aof", oneOf(func(c *Config) *string { return &c.RedisAck }, "auto", "none", "aof")},
+		{"redis-ack", "how sure a claim must be before sending: auto, none, aof or replicas:N", redisAck},
 		{"admin-key", "platform admin key, at least 32 characters; several separated by commas while one is replaced", adminKeys},
 		{"secret-key", "32 bytes in base64, several separated by commas: the first seals, all open", secretKey},
 		{"connectors-dir", "folder of extra connectors", folder},
@@ -219,14 +220,12 @@ func duration(field func(*Config) *time.Duration, least, most time.Duration) fun
 	}
 }
 
-func oneOf(field func(*Config) *string, words ...string) func(*Config, string) error {
-	return func(c *Config, v string) error {
-		if !slices.Contains(words, v) {
-			return fmt.Errorf("must be one of %s", strings.Join(words, ", "))
-		}
-		*field(c) = v
-		return nil
+func redisAck(c *Config, v string) error {
+	if v == "" {
+		return errors.New("must be auto, none, aof or replicas:N")
 	}
+	c.RedisAck = v
+	return redisstore.CheckAck(v)
 }
 
 func adminKeys(c *Config, v string) error {

@@ -103,6 +103,21 @@ func TestEveryProblemIsListedAndNoValueShown(t *testing.T) {
 	}
 }
 
+func TestRedisAck(t *testing.T) {
+	for v, good := range map[string]bool{
+		"auto": true, "none": true, "aof": true, "replicas:1": true, "replicas:3": true,
+		"": false, "replicas:0": false, "replicas": false, "always": false,
+	} {
+		c, err := loadConfig(map[string]string{"--redis-ack": v}, nil, "")
+		if !good {
+			require.ErrorContains(t, err, "--redis-ack", v)
+			continue
+		}
+		require.NoError(t, err, v)
+		require.Equal(t, v, c.RedisAck)
+	}
+}
+
 func TestRedisNeedsSharedKeys(t *testing.T) {
 	_, err := loadConfig(nil, []string{"GATEWAY_STORE=redis://localhost"}, "")
 	require.ErrorContains(t, err, "GATEWAY_SECRET_KEY")

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 )
@@ -37,14 +38,26 @@ func (f facts) faults(a ack, settings map[string]string) []string {
 		why = append(why, "maxmemory-policy must be noeviction, or redis drops claims when memory is short; it is "+
 			orUnknown(policy))
 	}
-	if a != ackNone {
+	switch attached := f.replicas(); {
+	case a.mode == byReplicas && attached < a.replicas:
+		why = append(why, fmt.Sprintf("GATEWAY_REDIS_ACK asks for %d replicas, and %d are attached and in step", a.replicas, attached))
+	case a.mode == byAOF, a.mode == byAuto && attached == 0:
 		why = append(why, f.unsynced(settings)...)
 	}
-	if a == ackAuto && len(why) == 0 && atoi(f["connected_slaves"]) > 0 {
-		why = append(why, "replicas are attached, and waiting for them is not built yet, so a failover can lose the last moments; "+
-			"GATEWAY_REDIS_ACK=aof accepts that and relies on this server's disk alone")
-	}
 	return why
+}
+
+// replicas counts the replicas that follow this master. One that is still
+// being brought up to date does not count.
+func (f facts) replicas() int {
+	n := 0
+	for name, value := range f {
+		number, ok := strings.CutPrefix(name, "slave")
+		if _, err := strconv.Atoi(number); ok && err == nil && strings.Contains(value+",", "state=online,") {
+			n++
+		}
+	}
+	return n
 }
 
 // unsynced says why an answer of this server does not mean that the step is on
@@ -53,18 +66,15 @@ func (f facts) unsynced(settings map[string]string) []string {
 	synced := f["aof_enabled"] == "1" &&
 		settings["appendfsync"] == "always" &&
 		settings["no-appendfsync-on-rewrite"] == "no"
-	if synced {
-		if status := f["aof_last_write_status"]; status != "ok" {
-			return []string{"redis cannot write its append-only file"}
-		}
-		return nil
+	if !synced {
+		return []string{"redis does not sync each write to disk (appendonly yes, appendfsync always, no-appendfsync-on-rewrite no), " +
+			"and no replica is attached to wait for; GATEWAY_REDIS_ACK=none accepts that, at the risk that a crash or failover of redis " +
+			"loses a claim and the same write is made twice"}
 	}
-	why := "redis does not sync each write to disk (appendonly yes, appendfsync always, no-appendfsync-on-rewrite no)"
-	if atoi(f["connected_slaves"]) > 0 {
-		why += ", and waiting for its replicas is not built yet"
+	if status := f["aof_last_write_status"]; status != "ok" {
+		return []string{"redis cannot write its append-only file"}
 	}
-	return []string{why + "; GATEWAY_REDIS_ACK=none accepts that, at the risk that a crash or failover of redis " +
-		"loses a claim and the same write is made twice"}
+	return nil
 }
 
 func orUnknown(s string) string {

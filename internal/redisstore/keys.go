@@ -36,6 +36,9 @@ func (s keyspace) index(i ledger.Index) string { return s.tag + "#z" + string([]
 
 func (s keyspace) rows() string { return s.tag + "#rows" }
 
+// mark is what a round of acknowledgement writes.
+func (s keyspace) mark() string { return s.tag + "#ack" }
+
 func (s keyspace) nonce(n ledger.Nonce) string { return s.tag + "#n" + string(n[:]) }
 
 // parse is the reverse of value.

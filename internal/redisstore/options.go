@@ -38,7 +38,7 @@ type Options struct {
 	Pipeline bool
 
 	// Ack says how sure a step must be before it counts: "auto" (or empty),
-	// "none" or "aof"; see [Store.Ready].
+	// "none", "aof" or "replicas:N"; see [Store.Ready].
 	Ack string
 
 	// Logger may be nil.
@@ -156,26 +156,4 @@ func withPort(host, byDefault string) string {
 		return host
 	}
 	return net.JoinHostPort(strings.Trim(host, "[]"), "6379")
-}
-
-// ack is how sure a step must be before it counts.
-type ack string
-
-const (
-	ackAuto ack = "auto" // the safest that this version can see to
-	ackNone ack = "none" // what Redis has in memory counts
-	ackAOF  ack = "aof"  // in the append-only file, synced, before the answer
-)
-
-func parseAck(s string) (ack, error) {
-	switch a := ack(s); {
-	case a == "":
-		return ackAuto, nil
-	case a == ackAuto, a == ackNone, a == ackAOF:
-		return a, nil
-	case strings.HasPrefix(s, "replicas:"):
-		return "", errors.New("waiting for replicas is not built yet: GATEWAY_REDIS_ACK can be aof or none")
-	default:
-		return "", errors.New("the acknowledgement must be auto, none or aof")
-	}
 }

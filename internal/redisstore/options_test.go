@@ -69,17 +69,38 @@ func TestTargetRefuses(t *testing.T) {
 }
 
 func TestAck(t *testing.T) {
-	for text, want := range map[string]ack{"": ackAuto, "auto": ackAuto, "none": ackNone, "aof": ackAOF} {
+	for text, want := range map[string]ack{
+		"": {}, "auto": {mode: byAuto}, "none": {mode: byNone}, "aof": {mode: byAOF},
+		"replicas:1": {mode: byReplicas, replicas: 1}, "replicas:100": {mode: byReplicas, replicas: 100},
+	} {
 		got, err := parseAck(text)
 		require.NoError(t, err)
 		require.Equal(t, want, got)
 	}
-	_, err := parseAck("replicas:1")
-	require.ErrorContains(t, err, "not built yet")
-	_, err = parseAck("always")
-	require.Error(t, err)
-	_, err = Open(t.Context(), Options{URL: "redis://localhost", Ack: "replicas:2"})
-	require.ErrorContains(t, err, "not built yet")
+	for _, text := range []string{"always", "replicas", "replicas:", "replicas:0", "replicas:-1", "replicas:101", "replicas:1x", "AOF"} {
+		_, err := parseAck(text)
+		require.Error(t, err, text)
+		_, err = Open(t.Context(), Options{URL: "redis://localhost", Ack: text})
+		require.ErrorContains(t, err, "acknowledgement", text)
+	}
+}
+
+func TestNeed(t *testing.T) {
+	for _, c := range []struct {
+		ack            ack
+		attached, want int
+	}{
+		{ack{mode: byAuto}, 0, 0},
+		{ack{mode: byAuto}, 1, 1},
+		{ack{mode: byAuto}, 3, 1},
+		{ack{mode: byNone}, 3, 0},
+		{ack{mode: byAOF}, 3, 0},
+		{ack{mode: byReplicas, replicas: 2}, 0, 2},
+		{ack{mode: byReplicas, replicas: 2}, 3, 2},
+		{ack{mode: -1}, 3, maxReplicas},
+	} {
+		require.Equal(t, c.want, c.ack.need(c.attached), c)
+	}
 }
 
 func FuzzTarget(f *testing.F) {

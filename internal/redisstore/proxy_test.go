@@ -13,10 +13,10 @@ import (
 // or hold back what it is told, as a network does.
 type proxy struct {
 	listener net.Listener
-	target   string
 	running  sync.WaitGroup
 
 	mu       sync.Mutex
+	target   string // of new connections
 	conns    []net.Conn
 	closed   bool
 	lose     bool
@@ -44,6 +44,13 @@ func (p *proxy) loseReplies(yes bool) {
 	p.lose = yes
 }
 
+// to leads new connections to another server.
+func (p *proxy) to(target string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.target = target
+}
+
 // hold keeps requests from the server until the returned function is called.
 // They arrive then even if their sender has gone.
 func (p *proxy) hold() (release func()) {
@@ -65,7 +72,10 @@ func (p *proxy) serve() {
 		if err != nil {
 			return
 		}
-		server, err := net.Dial("tcp", p.target)
+		p.mu.Lock()
+		target := p.target
+		p.mu.Unlock()
+		server, err := net.Dial("tcp", target)
 		if err != nil {
 			_ = client.Close()
 			continue

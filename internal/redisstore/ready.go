@@ -20,9 +20,10 @@ import (
 // a crash or a failover can lose a claim, and a lost claim can become a second
 // write. "aof": it is in the append-only file, synced, before the answer
 // (appendonly yes, appendfsync always), which survives a crash but not the loss
-// of that server. "auto" is "aof", and refuses a server with replicas: whoever
-// attached them expects to survive its loss, and waiting for them is not built
-// yet. A setting that cannot be read counts as not set.
+// of that server. "replicas:N": N replicas have it in memory, which survives the
+// loss of the master if one of those N takes over. "auto" is "replicas:1" for a
+// master that has replicas and "aof" for one that has none. A setting that
+// cannot be read counts as not set.
 func (s *Store) Ready(ctx context.Context) error {
 	if err := s.readyWithin(ctx); err != nil {
 		return fmt.Errorf("check redis store: %w", err)
@@ -83,6 +84,7 @@ func (s *Store) checkServer(ctx context.Context, node *redis.Client) error {
 	if err != nil {
 		settings = nil // what this user may not read counts as not set
 	}
+	s.acks.learn(node, facts.replicas())
 	if why := facts.faults(s.ack, settings); len(why) > 0 {
 		return notReady(strings.Join(why, "; "))
 	}
@@ -91,7 +93,7 @@ func (s *Store) checkServer(ctx context.Context, node *redis.Client) error {
 
 // checkRights asks what this user may not do, before a step finds out half way.
 func (s *Store) checkRights(ctx context.Context) error {
-	reply, err := s.run(ctx, s.scripts.rights, []string{keysOf(ledger.Platform).rows()}, nil)
+	reply, err := s.run(ctx, s.scripts.rights, []string{keysOf(ledger.Platform).rows()}, []any{flag(s.ack.waits())})
 	if err != nil {
 		return err
 	}

@@ -102,25 +102,6 @@ func TestReadySettings(t *testing.T) {
 	})
 }
 
-func TestReadyWithReplicasAndNoSyncedFile(t *testing.T) {
-	t.Parallel()
-	master := redistest.Start(t)
-	replica := redistest.Start(t)
-	opts := redisstore.Options{URL: master.URL()}
-	require.NoError(t, redisstore.Init(t.Context(), opts))
-	_, err := replica.Do(t.Context(), "REPLICAOF", "127.0.0.1", portOf(t, master.URL()))
-	require.NoError(t, err)
-
-	s := open(t, opts)
-	require.Eventually(t, func() bool {
-		err := s.Ready(t.Context())
-		require.ErrorIs(t, err, ledger.ErrNotReady)
-		return containsAll(err.Error(), "waiting for its replicas is not built yet", "GATEWAY_REDIS_ACK=none", "failover")
-	}, waitLimit, tick)
-	opts.Ack = "none"
-	require.NoError(t, open(t, opts).Ready(t.Context()))
-}
-
 func TestReadyRights(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Durable()...)
@@ -141,6 +122,11 @@ func TestReadyRights(t *testing.T) {
 		err := user(t, "partial", "~hf:*", "+@all", "-xadd")
 		require.ErrorIs(t, err, ledger.ErrNotReady)
 		require.ErrorContains(t, err, "XADD")
+	})
+	t.Run("replicas may not be waited for", func(t *testing.T) {
+		err := user(t, "hasty", "~hf:*", "+@all", "-wait")
+		require.ErrorIs(t, err, ledger.ErrNotReady)
+		require.ErrorContains(t, err, "WAIT")
 	})
 	t.Run("the settings may not be read", func(t *testing.T) {
 		err := user(t, "blind", "~hf:*", "+@all", "-config")

@@ -21,6 +21,9 @@ var entriesText string
 //go:embed scripts/rows.lua
 var rowsText string
 
+//go:embed scripts/ack.lua
+var ackText string
+
 //go:embed scripts/rights.lua
 var rightsText string
 
@@ -36,6 +39,7 @@ type scripts struct {
 	read    script
 	entries script
 	rows    script
+	ack     script
 	rights  script
 }
 
@@ -46,6 +50,7 @@ func newScripts() scripts {
 		read:    newScript("#!lua flags=allow-oom", readText),
 		entries: newScript("#!lua flags=allow-oom", entriesText),
 		rows:    newScript("#!lua flags=allow-oom", rowsText),
+		ack:     newScript("#!lua flags=allow-oom", ackText),
 		rights:  newScript("#!lua flags=no-writes", rightsText),
 	}
 }

@@ -26,14 +26,32 @@ func (s *Store) apply(ctx context.Context, scope ledger.Scope, step ledger.Step)
 	if err := checkStep(step); err != nil {
 		return ledger.Result{}, err
 	}
+	ctx, end, err := s.begin(ctx)
+	if err != nil {
+		return ledger.Result{}, err
+	}
+	defer end()
+	ks := keysOf(scope)
+	res, err := s.execute(ctx, ks, step)
+	if err != nil || !res.Applied {
+		return res, err
+	}
+	// A repeat has to be acknowledged as well: the first may not have been.
+	if err := s.acknowledged(ctx, ks, step.Nonce); err != nil {
+		return ledger.Result{}, err
+	}
+	return res, nil
+}
+
+// execute runs a step on its server, and learns the time from it.
+func (s *Store) execute(ctx context.Context, ks keyspace, step ledger.Step) (ledger.Result, error) {
 	sc := s.scripts.apply
 	if frees(step) {
 		sc = s.scripts.settle
 	}
-	ks := keysOf(scope)
 	call := encodeStep(ks, step, s.shift())
 	started := s.clock.boot()
-	reply, err := s.run(ctx, sc, call.keys, call.args)
+	reply, err := s.runIn(ctx, sc, call.keys, call.args)
 	if err != nil {
 		return ledger.Result{}, err
 	}

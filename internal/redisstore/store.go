@@ -39,6 +39,7 @@ type Store struct {
 	send    sender
 	timeout time.Duration
 	ack     ack
+	acks    *acks
 	log     *slog.Logger
 	shift   func() time.Duration
 	clock   *clock
@@ -75,6 +76,7 @@ func Open(ctx context.Context, opts Options) (*Store, error) {
 		clock:   newClock(opts.shift()),
 		scripts: newScripts(),
 	}
+	s.acks = newAcks(ack, s.scripts.ack, s.timeout)
 	if s.send, err = newSender(s.client, opts.Pipeline); err != nil {
 		_ = s.client.Close()
 		return nil, fmt.Errorf("open redis store: %w", err)
@@ -99,6 +101,7 @@ func (s *Store) Close() error {
 		s.closed = true
 		s.mu.Unlock()
 		s.running.Wait()
+		s.acks.close()
 		s.closeErr = s.send.close()
 		if err := s.client.Close(); s.closeErr == nil {
 			s.closeErr = err
@@ -147,6 +150,11 @@ func (s *Store) run(ctx context.Context, sc script, keys []string, args []any) (
 		return nil, err
 	}
 	defer end()
+	return s.runIn(ctx, sc, keys, args)
+}
+
+// runIn is run within a call that has begun.
+func (s *Store) runIn(ctx context.Context, sc script, keys []string, args []any) (any, error) {
 	reply, err := s.send.send(ctx, newOnce(ctx, sc.bySum(keys, args)))
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {
 		reply, err = s.send.send(ctx, newOnce(ctx, sc.byText(keys, args)))

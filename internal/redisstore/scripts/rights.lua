@@ -1,16 +1,19 @@
 -- Names the commands of this package's scripts that the user may not run here.
 -- It is asked beforehand: a command refused in the middle of a step would leave
 -- the step half written.
--- KEYS: one key of the store. Reply: the names.
+-- KEYS: one key of the store. ARGV: '1' if replicas are waited for.
+-- Reply: the names.
 local k = key()
 local missing = {}
-for _, c in ipairs({
+local needed = {
   { 'time' }, { 'get', k }, { 'getrange', k, 0, 15 }, { 'exists', k }, { 'set', k, 'v' }, { 'del', k },
   { 'zadd', k, 0, 'm' }, { 'zrem', k, 'm' }, { 'zcard', k }, { 'zcount', k, 0, 0 }, { 'zrange', k, 0, 0 },
   { 'zremrangebyscore', k, 0, 0 }, { 'xadd', k, '*', 'd', 'v' }, { 'xlen', k }, { 'xinfo', 'stream', k },
   { 'xrange', k, '-', '+' }, { 'xrevrange', k, '+', '-' },
   { 'xtrim', k, 'MINID', 0 },
-}) do
+}
+if arg() == '1' then needed[#needed + 1] = { 'wait', 1, 0 } end
+for _, c in ipairs(needed) do
   local known, allowed = pcall(redis.acl_check_cmd, unpack(c))
   if not (known and allowed) then missing[#missing + 1] = c[1] end
 end
