@@ -157,14 +157,17 @@ func checkJSON(b docstest.Block) error {
 	return apitest.CheckSchema(b.Words[0], []byte(b.Text))
 }
 
+// mcpServer is a server as clients' configurations have it.
+type mcpServer struct {
+	Type, URL, Command string
+	Args               []string
+	Env, Headers       map[string]string
+}
+
 // checkMCPClient: every server in the configuration is a gateway's /mcp with a
 // key, or the bridge with its two variables.
 func checkMCPClient(text string) error {
-	var config map[string]map[string]struct {
-		Type, URL, Command string
-		Args               []string
-		Env, Headers       map[string]string
-	}
+	var config map[string]map[string]mcpServer
 	d := json.NewDecoder(strings.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&config); err != nil {
@@ -182,7 +185,8 @@ func checkMCPClient(text string) error {
 	return nil
 }
 
-var mcpClientAdd = regexp.MustCompile(`^claude mcp add --transport http [a-z]+ http\S+/mcp --header "Authorization: Bearer hf_\S+"$`)
+var mcpClientAdd = regexp.MustCompile(`^claude mcp add (--transport http [a-z]+ http\S+/mcp --header "Authorization: Bearer hf_\S+"|` +
+	`[a-z]+ --env GATEWAY_URL=http\S+ --env GATEWAY_KEY=hf_\S+ -- \S*/gateway mcp)$`)
 
 // checkMCPCommand: the client is none that a test could install, so what counts
 // is that it is told a gateway's /mcp and a key.

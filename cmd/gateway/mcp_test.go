@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"os/exec"
 	"strings"
 	"sync"
 	"testing"
@@ -449,34 +447,6 @@ func TestMCPToolsThatLook(t *testing.T) {
 	require.Equal(t, "succeeded", a.must(200, "POST", "/v1/actions/"+id+"/resolve", map[string]any{"outcome": "succeeded"}).text("state"))
 	callTool(t, session, "check_action", `{"id":"`+id+`"}`).says("FAILED").failed(true)
 	require.Equal(t, 2, vendor.Arrivals())
-}
-
-// A client without the gateway's address starts the bridge, and is one with the
-// others.
-func TestMCPBridge(t *testing.T) {
-	app, _ := boot(t, embedded(t))
-	vendor := vendortest.New(t, vendortest.OK)
-	a := newAgent(t, app.URL())
-	a.connect("c", "probe@1", vendor.URL())
-	self, err := os.Executable()
-	require.NoError(t, err)
-	cmd := exec.Command(self, "mcp")
-	cmd.Env = append(os.Environ(), childEnv+"=1", envURL+"="+a.base, envKey+"="+a.key)
-	session := connectMCP(t, &mcpsdk.CommandTransport{Command: cmd})
-
-	callTool(t, session, "do", doBody("c", "create", `{"n":1}`)).says("DONE").failed(false)
-	callTool(t, session, "do", doBody("c", "create", `{"n":1}`)).says("ALREADY DONE").failed(false)
-	a.do("c", "create", `{"n":1}`).is(200, "succeeded").replayed()
-	callTool(t, a.mcp(), "do", doBody("c", "create", `{"n":1}`)).says("ALREADY DONE")
-	callTool(t, session, "do", doBody("c", "create", `{"n":9007199254740993}`)).says("NOT DONE by this call").failed(true)
-	vendor.Use(vendortest.CloseAfterBody)
-	callTool(t, session, "do", doBody("c", "create", `{"n":2}`)).says("UNKNOWN").failed(true)
-	require.Equal(t, 2, vendor.Arrivals())
-
-	// A gateway that is gone leaves a doubt, and the advice to repeat the call.
-	require.NoError(t, app.Close())
-	callTool(t, session, "do", doBody("c", "create", `{"n":3}`)).says("UNKNOWN: may have been done; do not send again; check by repeating this call unchanged").failed(true)
-	require.NoError(t, session.Close(), "it ends when its client hangs up")
 }
 
 // A client that asked for it hears that a long call still runs.

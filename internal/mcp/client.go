@@ -56,6 +56,7 @@ func (c client) call(ctx context.Context, method, path string, body []byte) (ans
 	}
 	if len(body) > 0 {
 		req.Header.Set("Content-Type", "application/json")
+		req.GetBody = nil // without it no transport can send the request a second time by itself
 	}
 	if c.key != "" {
 		req.Header.Set("Authorization", "Bearer "+c.key)
@@ -68,6 +69,9 @@ func (c client) call(ctx context.Context, method, path string, body []byte) (ans
 		return answer{}, fmt.Errorf("%w: %w", errNoAnswer, err)
 	}
 	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode == http.StatusSwitchingProtocols {
+		return answer{}, errNoAnswer // there is no body to read, but the connection itself
+	}
 	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	if err != nil || len(raw) > maxAnswer {
 		return answer{}, errNoAnswer
