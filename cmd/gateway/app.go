@@ -25,6 +25,7 @@ import (
 	"holdfast.dev/gateway/internal/connectors"
 	"holdfast.dev/gateway/internal/dedupe"
 	"holdfast.dev/gateway/internal/ledger"
+	"holdfast.dev/gateway/internal/limits"
 	"holdfast.dev/gateway/internal/oauth"
 	"holdfast.dev/gateway/internal/pebblestore"
 	"holdfast.dev/gateway/internal/redisstore"
@@ -92,7 +93,7 @@ func open(ctx context.Context, cfg Config, log *slog.Logger) (app *App, err erro
 	}
 	registerer := prometheus.NewRegistry()
 	registerer.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	a.store = newMetered(a.store, registerer)
+	a.store = limits.Shared{Store: newMetered(a.store, registerer)}
 	a.ready = newReadiness(a.store.Ready, cfg.StoreTimeout, log)
 	registerAbout(registerer, a.ready)
 	administered := guarded{Store: a.store, ready: a.ready}

@@ -49,6 +49,7 @@ type Config struct {
 	TLSCert, TLSKey string // files in PEM; none: the API is served in clear
 
 	Limits          limits.Policy  // what a tenant may use, unless it has limits of its own
+	RequestsAtOnce  int64          // of a tenant, worked on at the same time
 	AddressRequests int64          // per second, of an address without a good key
 	TrustedProxies  []netip.Prefix // whose X-Forwarded-For is believed
 
@@ -71,7 +72,7 @@ func defaultConfig() Config {
 		Store: "embedded:./gateway-data", StoreTimeout: 2 * time.Second, RedisAck: "auto",
 		ReplayWindow: 24 * time.Hour, Lease: 30 * time.Second,
 		MaxBody: 1 << 20, MaxResult: 1 << 20, DrainTimeout: 30 * time.Second,
-		Limits: defaultLimits(), AddressRequests: defaultAddressRequests,
+		Limits: defaultLimits(), RequestsAtOnce: defaultRequestsAtOnce(), AddressRequests: defaultAddressRequests,
 	}
 }
 

@@ -45,6 +45,10 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
+	if os.Getenv(noiseEnv) != "" {
+		makeNoise(os.Stdin, os.Stdout)
+		return
+	}
 	os.Exit(func() int {
 		redisstore.RouteLibraryLog(slog.New(slog.DiscardHandler))
 		code := m.Run()

@@ -26,7 +26,7 @@ const childEnv = "HOLDFAST_TEST_GATEWAY"
 
 // process is a gateway in a process of its own.
 type process struct {
-	t    *testing.T
+	t    testing.TB
 	cmd  *exec.Cmd
 	addr string
 	mu   sync.Mutex
@@ -35,7 +35,7 @@ type process struct {
 }
 
 // spawn starts `gateway serve` and waits until it listens.
-func spawn(t *testing.T, cfg Config, flags ...string) *process {
+func spawn(t testing.TB, cfg Config, flags ...string) *process {
 	t.Helper()
 	args := append([]string{
 		"serve", "--listen=" + cfg.Listen, "--admin-listen=" + cfg.AdminListen, "--store=" + cfg.Store,

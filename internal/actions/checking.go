@@ -12,6 +12,7 @@ import (
 	"holdfast.dev/gateway/internal/connectors"
 	"holdfast.dev/gateway/internal/dedupe"
 	"holdfast.dev/gateway/internal/ledger"
+	"holdfast.dev/gateway/internal/limits"
 	"holdfast.dev/gateway/internal/wire"
 )
 
@@ -63,6 +64,7 @@ type checked struct {
 func (s *Service) check(ctx context.Context, scope ledger.Scope, id dedupe.ActionID, by asker) (checked, error) {
 	ctx, span := s.tracer.Start(ctx, "check")
 	defer span.End()
+	limits.TurnOf(ctx).Leave() // a vendor may take its time
 	handle, err := s.claims.StartCheck(ctx, scope, id, by.scribe)
 	if err != nil {
 		if handle != nil {

@@ -7,6 +7,7 @@ import (
 
 	"holdfast.dev/gateway/internal/connections"
 	"holdfast.dev/gateway/internal/connectors"
+	"holdfast.dev/gateway/internal/limits"
 )
 
 // credentials opens what a connection's vendor is shown. With OAuth that is an
@@ -20,7 +21,10 @@ func (s *Service) credentials(ctx context.Context, conn connections.Connection, 
 	if s.tokens == nil {
 		return nil, fmt.Errorf("%w: %s", connectors.ErrAuthType, auth.Type)
 	}
+	// It may have to wait for another's request for one.
+	resume := limits.TurnOf(ctx).Rest()
 	access, err := s.tokens.Access(ctx, conn, auth, creds)
+	resume()
 	if err != nil {
 		return nil, fmt.Errorf("get access token: %w", err)
 	}

@@ -221,6 +221,7 @@ const pollEvery = 100 * time.Millisecond
 // awaitSettled waits until an action is no longer in flight. False if the time
 // is up, the caller is gone or the store does not answer.
 func (s *Service) awaitSettled(ctx context.Context, scope ledger.Scope, id dedupe.ActionID, until time.Time) bool {
+	limits.TurnOf(ctx).Leave()
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
 	for time.Now().Before(until) {

@@ -15,6 +15,7 @@ import (
 	"holdfast.dev/gateway/internal/connectors"
 	"holdfast.dev/gateway/internal/dedupe"
 	"holdfast.dev/gateway/internal/ledger"
+	"holdfast.dev/gateway/internal/limits"
 	"holdfast.dev/gateway/internal/wire"
 )
 
@@ -115,9 +116,12 @@ func (o *owner) attempt(ctx context.Context, at **wire.Exchange) finding {
 	defer span.End()
 	x := &wire.Exchange{Phase: wire.SentNoAnswer}
 	*at = x
+	resume := limits.TurnOf(ctx).Rest()
+	defer resume() // also if the sender panics
 	*x = o.s.sender.Send(ctx, wire.Request{
 		Method: req.Method, URL: req.URL, Header: req.Header, Body: req.Body, Timeout: o.w.action.Timeout,
 	}, o.permit)
+	resume()
 	spanVendor(span, *x)
 	learned = breakerError(*x)
 	if x.Status == http.StatusUnauthorized && o.w.spec.Auth.OAuth() && o.s.tokens != nil {

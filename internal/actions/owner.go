@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"holdfast.dev/gateway/internal/dedupe"
+	"holdfast.dev/gateway/internal/limits"
 )
 
 // owner is the one call that may send an acquired write: it keeps the lease,
@@ -59,7 +60,8 @@ func (o *owner) carry(ctx context.Context, told chan<- done) {
 	defer context.AfterFunc(o.s.base, cancel)()
 	defer o.w.place.Done()
 
-	renewing, stopRenewing := context.WithCancel(ctx)
+	// The lease must not wait for a turn.
+	renewing, stopRenewing := context.WithCancel(limits.WithTurn(ctx, nil))
 	o.stopRenewing = stopRenewing
 	var renewer sync.WaitGroup
 	renewer.Go(func() { o.keepLease(renewing) })
@@ -170,6 +172,7 @@ func (o *owner) settle(ctx context.Context, f finding, told chan<- done) {
 		}
 		o.s.log.WarnContext(ctx, "outcome not stored yet", "action_id", o.w.id.String(), "error", err)
 		o.tell(told, o.unsaved(ctx, f))
+		limits.TurnOf(ctx).Leave() // this may take long
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:

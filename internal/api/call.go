@@ -16,6 +16,7 @@ import (
 	"holdfast.dev/gateway/internal/actions"
 	"holdfast.dev/gateway/internal/audit"
 	"holdfast.dev/gateway/internal/dedupe"
+	"holdfast.dev/gateway/internal/limits"
 	"holdfast.dev/gateway/internal/tenants"
 )
 
@@ -51,7 +52,9 @@ type call struct {
 	outer *call        // the message this is made for; nil for a client's own request
 	inner atomic.Int64 // requests made for this message
 
-	counted  bool  // against its address
+	counted  bool         // against its address
+	admit    func() error // waits for turn, once the request is here; nil: there is none to wait for
+	turn     *limits.Turn
 	mostBody int64 // bytes the tenant's requests may have; 0: no limit of its own
 
 	// For the access log.

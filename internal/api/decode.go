@@ -58,6 +58,11 @@ func (c *call) read(most int64) ([]byte, error) {
 	// request's context in the middle of a long call, because the server goes on
 	// reading to notice a client that leaves.
 	_ = c.connection().SetReadDeadline(time.Time{})
+	if c.admit != nil {
+		if err := c.admit(); err != nil {
+			return nil, err
+		}
+	}
 	return raw, nil
 }
 

@@ -27,8 +27,9 @@ func (f *front) attempted(c *call, rt route, err error) error {
 	if rt.replays && errors.As(err, &recorded) {
 		return err
 	}
-	if status := kinds[problemOf(err).code].status; status < 400 || status > 499 {
-		return err
+	code := problemOf(err).code
+	if status := kinds[code].status; status < 400 || status > 499 || code == rateLimited {
+		return err // a refusal by a limit has its own rows, and few of them
 	}
 	return f.denied(c, rt, err)
 }

@@ -89,6 +89,10 @@ func (f *front) serve(rt route) echo.HandlerFunc {
 			if err := rt.access.check(c.who); err != nil {
 				return f.denied(c, rt, err)
 			}
+			if err := f.admitWork(c); err != nil {
+				return err
+			}
+			defer func() { c.turn.Leave() }()
 			return f.attempted(c, rt, rt.handle(c))
 		}
 		return rt.handle(c)

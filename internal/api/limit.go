@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/http"
 	"net/netip"
 	"strconv"
 	"time"
@@ -20,6 +21,8 @@ import (
 type Limits struct {
 	Tenants   *limits.Limiter   // what a tenant may use
 	Addresses *limits.Addresses // what an address without a good key may ask
+	Turns     *limits.Turns     // how many requests of a tenant are worked on at once
+	Pauses    *limits.Pauses    // how long who asks too often waits for that answer
 	// TrustedProxies may say in X-Forwarded-For whom they speak for.
 	TrustedProxies []netip.Prefix
 }
@@ -69,6 +72,7 @@ func (f *front) admitAddress(c *call) error {
 	wait, ok := f.limits.Addresses.Take(c.echo.RealIP())
 	if !ok {
 		f.metrics.limited.WithLabelValues(limitAddress).Inc()
+		f.pause(c, c.echo.RealIP())
 		p := refuse(rateLimited, "Too many requests without a good API key came from this address, so nothing was done. Wait as long as Retry-After says.")
 		p.retryAfter = wait
 		return p
@@ -104,13 +108,53 @@ func (f *front) admitTenant(c *call) error {
 	if over == nil {
 		return nil
 	}
+	return f.limited(c, over)
+}
+
+// limited refuses a request of a tenant, after a moment.
+func (f *front) limited(c *call, over *limits.Exceeded) error {
 	f.metrics.limited.WithLabelValues(over.Limit).Inc()
 	if err := f.note(c, over); err != nil {
 		return err
 	}
+	f.pause(c, c.who.TenantID)
 	p := refuse(rateLimited, "")
 	p.retryAfter = max(over.Wait, time.Second)
 	return p
+}
+
+// pause lets a refused caller wait. Where too many wait already its connection is
+// closed instead, which makes it at least dial again.
+func (f *front) pause(c *call, who string) {
+	if !f.limits.Pauses.Wait(c.ctx(), who) {
+		c.w.Header().Set("Connection", "close")
+	}
+}
+
+// admitWork waits for the request's turn, or leaves that to the reading of its
+// body: a client that sends slowly must not keep a turn.
+func (f *front) admitWork(c *call) error {
+	if c.r.ContentLength == 0 || c.r.Method == http.MethodGet || c.r.Method == http.MethodDelete {
+		return f.takeTurn(c)
+	}
+	c.admit = func() error { return f.takeTurn(c) }
+	return nil
+}
+
+// takeTurn waits until the request may be worked on, once what there is of it is
+// here. The turn ends with the first byte of the answer, or where a long wait
+// begins.
+func (f *front) takeTurn(c *call) error {
+	turn, over := f.limits.Turns.Take(c.ctx(), c.who)
+	if over != nil {
+		return f.limited(c, over)
+	}
+	if turn != nil {
+		c.turn = turn
+		c.r = c.r.WithContext(limits.WithTurn(c.ctx(), turn))
+		c.echo.Response().Before(turn.Leave)
+	}
+	return nil
 }
 
 // note records a refusal by a limit, though not each of a flood.

@@ -35,7 +35,7 @@ func newMetrics(r prometheus.Registerer, routes []route) (*metrics, error) {
 	m.limited = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "holdfast_requests_limited_total", Help: "Requests refused before anything was done for them: by the limit of a tenant, or of an address without a good key.",
 	}, []string{"limit"})
-	for _, limit := range []string{limits.Requests, limitAddress} {
+	for _, limit := range []string{limits.Requests, limits.AtOnce, limitAddress} {
 		m.limited.WithLabelValues(limit)
 	}
 	for code := range kinds {

@@ -62,6 +62,7 @@ const (
 	Writes    = "writes"
 	Calls     = "concurrent-calls"
 	NewWrites = "new-identities"
+	AtOnce    = "requests-at-once" // worked on; see Turns
 )
 
 // Exceeded says which limit refused a caller, and when to come back.
