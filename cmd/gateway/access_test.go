@@ -302,11 +302,22 @@ func TestEveryRouteWithEveryKey(t *testing.T) {
 					require.Equal(t, denial, plain(r), "%s: why a key is not good is not told (%s)", what, kind)
 				}
 				if kind == foreign && row.list {
-					require.NotContains(t, string(r.raw), p.tenant.action(), what)
+					require.NotContains(t, withoutDenied(t, r), p.tenant.action(), what)
 				}
 			}
 		}
 	})
+}
+
+// withoutDenied is a list without the rows of what its reader was refused: these
+// hold the ids that the reader asked for.
+func withoutDenied(t *testing.T, r reply) string {
+	t.Helper()
+	rows, _ := r.body["data"].([]any)
+	rows = slices.DeleteFunc(slices.Clone(rows), func(row any) bool { return row.(map[string]any)["event"] == "denied" })
+	text, err := json.Marshal(rows)
+	require.NoError(t, err)
+	return string(text)
 }
 
 // requireWholeAPI insists that the table has every call of the description.
@@ -415,7 +426,7 @@ func TestForeignIsAbsent(t *testing.T) {
 			{"DELETE", "/v1/tenants/" + p.tenant.name + "/keys/" + key, "/v1/tenants/nobody/keys/" + key, ""},
 			{"DELETE", mine + "/keys/" + key, mine + "/keys/" + absentKey, ""},
 			{"GET", "/v1/actions?connection=theirs", "/v1/actions?connection=nobodys", ""},
-			{"GET", "/v1/audit?action_id=" + action, "/v1/audit?action_id=" + absentAction, ""},
+			{"GET", "/v1/audit?event=succeeded&action_id=" + action, "/v1/audit?event=succeeded&action_id=" + absentAction, ""},
 			{"GET", "/v1/audit?key_id=" + key, "/v1/audit?key_id=" + absentKey, ""},
 		} {
 			what := row.method + " " + row.theirs
@@ -425,10 +436,11 @@ func TestForeignIsAbsent(t *testing.T) {
 				r := p.ask(t, foreign, row.method, path, row.body)
 				return plain(r), calls.Load() - before
 			}
-			theirs, cost := measure(row.theirs)
-			absent, costAbsent := measure(row.absent)
-			require.Equal(t, absent, theirs, what)
-			require.Equal(t, costAbsent, cost, "%s: round trips to the store", what)
+			requireSameCost(t, what, func() (theirs, absent string, cost, costAbsent int64) {
+				theirs, cost = measure(row.theirs)
+				absent, costAbsent = measure(row.absent)
+				return theirs, absent, cost, costAbsent
+			})
 		}
 		do := func(connection string) (string, int64) {
 			p.ask(t, foreign, "GET", "/v1/connectors", "")
@@ -436,10 +448,28 @@ func TestForeignIsAbsent(t *testing.T) {
 			r := p.ask(t, foreign, "POST", "/v1/do", doBody(connection, "create", `{"n":1}`))
 			return plain(r.is(404, "unknown_connection")), calls.Load() - before
 		}
-		theirs, cost := do("theirs")
-		absent, costAbsent := do("nobodys")
-		require.Equal(t, absent, theirs)
-		require.Equal(t, costAbsent, cost)
+		requireSameCost(t, "POST /v1/do", func() (theirs, absent string, cost, costAbsent int64) {
+			theirs, cost = do("theirs")
+			absent, costAbsent = do("nobodys")
+			return theirs, absent, cost, costAbsent
+		})
 		require.Equal(t, 1, len(p.tenant.must(200, "GET", "/v1/actions", nil).body["data"].([]any)), "nothing of it was touched")
 	})
+}
+
+// requireSameCost measures until both answers cost the same. On a busy machine a
+// key's two seconds in memory can end between the question that makes it fresh
+// and the one that is measured; a real difference comes back every time.
+func requireSameCost(t *testing.T, what string, measure func() (theirs, absent string, cost, costAbsent int64)) {
+	t.Helper()
+	var cost, costAbsent int64
+	for range 5 {
+		var theirs, absent string
+		theirs, absent, cost, costAbsent = measure()
+		require.Equal(t, absent, theirs, what)
+		if cost == costAbsent {
+			return
+		}
+	}
+	require.Equal(t, costAbsent, cost, "%s: round trips to the store", what)
 }

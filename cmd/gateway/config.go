@@ -16,6 +16,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"holdfast.dev/gateway/internal/actions"
+	"holdfast.dev/gateway/internal/connectors"
 	"holdfast.dev/gateway/internal/ledger"
 	"holdfast.dev/gateway/internal/limits"
 	"holdfast.dev/gateway/internal/redisstore"
@@ -64,6 +65,8 @@ type Config struct {
 	progress time.Duration // between the signs of life of an MCP call; 0: mcp's own
 	// lookAt wraps the store, so that what it is asked can be counted; nil: as it is.
 	lookAt func(ledger.Store) ledger.Store
+	// compile makes connectors from manifests; nil: a compiler of this program's own.
+	compile connectors.CompileFunc
 }
 
 func defaultConfig() Config {

@@ -30,12 +30,16 @@ func (a *App) openRegistry() (*connectors.Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	compiler, err := manifest.NewCompiler()
-	if err != nil {
-		return nil, err
+	compile := a.cfg.compile
+	if compile == nil {
+		compiler, err := manifest.NewCompiler()
+		if err != nil {
+			return nil, err
+		}
+		compile = compiler.Compile
 	}
 	return connectors.NewRegistry(connectors.Options{
-		Compile: compiler.Compile, Builtin: builtins, Dir: a.cfg.ConnectorsDir, Keeper: a.catalog, Shelf: a.catalog,
+		Compile: compile, Builtin: builtins, Dir: a.cfg.ConnectorsDir, Keeper: a.catalog, Shelf: a.catalog,
 	})
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -21,6 +22,8 @@ import (
 	"go.uber.org/goleak"
 
 	"holdfast.dev/gateway/internal/api/apitest"
+	"holdfast.dev/gateway/internal/connectors"
+	"holdfast.dev/gateway/internal/connectors/manifest"
 	"holdfast.dev/gateway/internal/redisstore"
 	"holdfast.dev/gateway/internal/redistest"
 	"holdfast.dev/gateway/internal/strictjson"
@@ -100,14 +103,16 @@ func (r *sharedRedis) stop() {
 	}
 }
 
-// onBothStores runs a test on the embedded store and on Redis.
+// onBothStores runs a test on the embedded store and on Redis, side by side.
 func onBothStores(t *testing.T, run func(t *testing.T, cfg Config)) {
 	t.Run("embedded", func(t *testing.T) {
+		t.Parallel()
 		cfg := testConfig(t)
 		cfg.Store = embeddedPrefix + filepath.Join(t.TempDir(), "data")
 		run(t, cfg)
 	})
 	t.Run("redis", func(t *testing.T) {
+		t.Parallel()
 		cfg := testConfig(t)
 		cfg.Store = redisShared.url(t)
 		run(t, cfg)
@@ -121,7 +126,32 @@ func testConfig(t testing.TB) Config {
 	cfg.EgressAllow = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 	cfg.ConnectorsDir = connectorsDir(t)
 	cfg.DrainTimeout = 5 * time.Second
+	cfg.compile = compiled.compile
 	return cfg
+}
+
+// compiled keeps what manifests compile to. A connector is pure, so the many
+// gateways of these tests can share it; compiling the built-in ones again for
+// each would be most of what they do.
+var compiled compileCache
+
+type compileCache struct{ bySum sync.Map }
+
+func (c *compileCache) compile(text []byte) (connectors.Connector, error) {
+	sum := sha256.Sum256(text)
+	if known, ok := c.bySum.Load(sum); ok {
+		return known.(connectors.Connector), nil
+	}
+	compiler, err := manifest.NewCompiler()
+	if err != nil {
+		return nil, err
+	}
+	made, err := compiler.Compile(text)
+	if err != nil {
+		return nil, err
+	}
+	c.bySum.Store(sum, made)
+	return made, nil
 }
 
 // connectorsDir writes the connectors of these tests into a folder of their own.

@@ -394,8 +394,10 @@ func TestMCPAsksForAKey(t *testing.T) {
 	callTool(t, session, "do", doBody("c", "create", `{"n":1}`)).says("NOT DONE by this call: ").failed(true)
 	callTool(t, session, "list_held", `{}`).says("OK").failed(false)
 	rows, _ := a.must(200, "GET", "/v1/audit?event=denied", nil).body["data"].([]any)
-	require.Len(t, rows, 1)
-	require.Equal(t, "mcp", rows[0].(map[string]any)["front"])
+	require.Len(t, rows, 2, "the foreign page and the reader's do")
+	for _, row := range rows {
+		require.Equal(t, "mcp", row.(map[string]any)["front"])
+	}
 	stranger := newAgent(t, app.URL())
 	callTool(t, stranger.mcp(), "do", doBody("c", "create", `{"n":1}`)).says("NOT DONE by this call: ").failed(true)
 	require.Zero(t, vendor.Arrivals())

@@ -28,6 +28,7 @@ type mcpHandler struct {
 }
 
 func (h *mcpHandler) post(c *call) error {
+	c.front = frontMCP
 	// A page in somebody's browser must not speak to a gateway beside it; the MCP
 	// specification asks for this (transports, "Security Warning").
 	if err := http.NewCrossOriginProtection().Check(c.r); err != nil {
