@@ -43,8 +43,10 @@ const (
 	TenantClosing  Event = "tenant.closing"
 	TenantReopened Event = "tenant.reopened" // deletion was given up
 	TenantDeleted  Event = "tenant.deleted"
-	// TenantPurged: keys and connections of a deleted tenant were removed.
+	// TenantPurged: some keys, connections or writes of a deleted tenant were removed.
 	TenantPurged Event = "tenant.purged"
+	// TenantErased: nothing is left of a deleted tenant but its audit.
+	TenantErased Event = "tenant.erased"
 
 	KeyCreated Event = "key.created"
 	KeyRevoked Event = "key.revoked"
@@ -69,7 +71,7 @@ func Events() []Event {
 		Claimed, Succeeded, Refused, Held, NotSent, Released, Replayed, InFlight, KeyReused, TwinRefused,
 		Recovered, LeaseLost, LateAnswer, HeldRepeat, Lapsed, NotDone, Checked, Resolved, Denied, RateLimited,
 		TenantReserved, TenantCreated, TenantUpdated, TenantSuspended, TenantResumed,
-		TenantClosing, TenantReopened, TenantDeleted, TenantPurged,
+		TenantClosing, TenantReopened, TenantDeleted, TenantPurged, TenantErased,
 		KeyCreated, KeyRevoked,
 		ConnectionCreated, ConnectionUpdated, ConnectionClosing, ConnectionReopened, ConnectionDeleted,
 		ConnectorRegistered, ConnectorDeleted,

@@ -52,11 +52,15 @@ func NewLog(store ledger.Store) *Log { return &Log{store: store} }
 
 // Append writes rows that tell of no change, such as a refusal before a claim,
 // in a step of their own, dated by the store. After [ledger.ErrUnavailable] they
-// may have been written or not.
+// may have been written or not. A closed scope takes none: ErrClosed.
 func (l *Log) Append(ctx context.Context, scope ledger.Scope, rows ...Row) error {
 	at := l.store.Now().Truncate(time.Millisecond)
+	closed := ClosedKey()
 	for range maxDecisions {
-		step := ledger.Step{Nonce: ledger.NewNonce(), At: at}
+		step := ledger.Step{
+			Nonce: ledger.NewNonce(), At: at,
+			Expect: []ledger.Expect{{Key: closed}}, Fetch: []ledger.Fetch{{Key: closed}},
+		}
 		Append(&step, rows...)
 		res, err := apply(ctx, l.store, scope, step)
 		if err != nil {
@@ -65,7 +69,10 @@ func (l *Log) Append(ctx context.Context, scope ledger.Scope, rows ...Row) error
 		if res.Applied {
 			return nil
 		}
-		at = res.Now // nothing but the time was a condition
+		if _, isClosed := res.Get(closed); isClosed {
+			return ErrClosed
+		}
+		at = res.Now
 	}
 	return fmt.Errorf("append audit rows: store time keeps moving: %w", ledger.ErrUnavailable)
 }

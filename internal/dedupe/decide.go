@@ -124,6 +124,7 @@ func (c *Claims) twin(cl *Claim, v view, t stored) decision {
 	s.Expect = append(s.Expect,
 		ledger.Expect{Key: twinsKey(cl.Fingerprint), Version: v.twins.version}, t.expect())
 	s.Put = []ledger.Put{{Key: bindingKey(cl.Identity), Data: t.ID[:], Expires: twinsEnd(t.Record)}}
+	s.Index = []ledger.Entry{aliasEntry(cl.Identity, t.Record)}
 	s.Rows = [][]byte{cl.row(EventTwinRefused, v.now, t.Record)}
 	return decision{claimed: Claimed{Verdict: Twin, Now: v.now, Record: t.Record}, step: s}
 }

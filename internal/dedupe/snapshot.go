@@ -41,6 +41,12 @@ func createdEntry(r *Record) ledger.Entry {
 	return ledger.Entry{Index: ledger.ByCreated, Score: r.Created, Member: string(r.ID[:])}
 }
 
+// aliasEntry is where an identity stands that is bound to an action of another:
+// nothing of that action names it, and it must be found to be erased.
+func aliasEntry(id identity.Identity, r *Record) ledger.Entry {
+	return ledger.Entry{Index: ledger.ByAlias, Score: twinsEnd(r), Member: string(id[:])}
+}
+
 // stored is a record as a snapshot holds it.
 type stored struct {
 	*Record

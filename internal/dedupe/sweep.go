@@ -112,6 +112,9 @@ func (c *Claims) Trim(ctx context.Context, scope ledger.Scope) error {
 	if err := c.store.Trim(ctx, scope, ledger.ByCreated, before); err != nil {
 		return fmt.Errorf("trim listing: %w", err)
 	}
+	if err := c.store.Trim(ctx, scope, ledger.ByAlias, c.store.Now()); err != nil {
+		return fmt.Errorf("trim aliases: %w", err)
+	}
 	return nil
 }
 

@@ -66,6 +66,8 @@ const (
 	ByHold    Index = 'h' // held actions by their hold_until
 	ByCheck   Index = 'x' // held actions by the time of their next automatic check
 	ByArchive Index = 'o' // scopes whose rows were ever sealed, all at one score (platform scope)
+	ByAlias   Index = 'j' // identities bound to an action of another one, by the end of that
+	ByErasure Index = 'p' // deleted tenants whose writes are still to be removed, by deletion (platform scope)
 	ByName    Index = 'd' // named things (tenants, keys, connections) by creation
 )
 

@@ -51,6 +51,7 @@ func Run(t *testing.T, open func(t *testing.T) ledgertest.Harness) {
 		{"isolation", isolationCases()},
 		{"failures", failureCases()},
 		{"list", listCases()},
+		{"erase", eraseCases()},
 	}
 	for _, g := range groups {
 		t.Run(g.name, func(t *testing.T) {
