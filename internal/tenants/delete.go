@@ -11,9 +11,10 @@ import (
 )
 
 // DeleteTenant removes a tenant: access ends, its keys and connections with
-// their credentials are removed, its id is free. Its audit rows and the records
-// of its writes stay until they expire; no key of a tenant reaches them, and the
-// host finds them by [Directory.FindLife].
+// their credentials are removed, its id is free. Its writes, with everything kept
+// of them, are left to the [Eraser], which removes them step by step. Its audit
+// rows stay for their time; no key of a tenant reaches them, and the host finds
+// them by [Directory.FindLife].
 //
 // A tenant with writes in flight or held is not deleted: ErrUnsettled, and it
 // goes on as before. ErrNotFound if there is none. After
@@ -144,6 +145,8 @@ func (d *Directory) sweepUp(ctx context.Context, caller audit.Caller, f found) e
 		step.Expect = []ledger.Expect{{Key: k, Version: f.version}}
 		step.Delete = []ledger.Key{k}
 		step.Unindex = []ledger.Entry{indexed(k, f.entry.CreatedAt)}
+		step.Put = []ledger.Put{{Key: erasureKey(f.Ref), Data: []byte(f.TenantID)}}
+		step.Index = []ledger.Entry{erasureEntry(f.Ref, step.At)}
 		audit.Append(step, rowOf(caller, f.Ref, audit.TenantDeleted, f.TenantID))
 		return bury(step, seen, f)
 	})

@@ -25,12 +25,14 @@
 //	delete: (1) record marked closing, then a look for unsettled writes
 //	        (2) record removed, scope closed for good  gone from (2) on
 //	        (3) keys and connections removed, (4) entry removed
+//	erase:  (5) writes removed, step by step, in the background
 //
 // A crash after create (1) leaves an entry without a record: the tenant is not
 // found, not listed, and creating it again goes on with the same entry. After
 // delete (1) the tenant takes no new writes until deletion is repeated or it is
 // un-suspended. After delete (2) or (3) it is gone for everybody; deleting or
-// creating it again does the rest first. A closed scope takes no changes
+// creating it again does the rest first, and so does the [Eraser] where nobody
+// repeats the call. A closed scope takes no changes
 // ([audit.ErrClosed]), so a call that was under way during the deletion cannot
 // leave a key or a connection behind.
 //
