@@ -232,6 +232,7 @@ func (a *App) Start() error {
 	a.jobs.Go(func() { a.ready.watch(ctx) })
 	a.jobs.Go(func() { a.watchConnectors(ctx) })
 	a.jobs.Go(func() { a.saveUses(ctx) })
+	a.jobs.Go(func() { a.eraseDeleted(ctx) })
 	a.jobs.Go(func() { actions.Sweep(ctx, a.claims, a.directory, a.metrics, a.log) })
 	a.jobs.Go(func() { actions.NewReconciler(a.service, a.directory).Run(ctx) })
 	for name, l := range map[string]*listener{"api": a.public, "admin": a.admin} {
