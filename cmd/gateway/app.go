@@ -19,6 +19,7 @@ import (
 
 	"holdfast.dev/gateway/internal/actions"
 	"holdfast.dev/gateway/internal/api"
+	"holdfast.dev/gateway/internal/archive"
 	"holdfast.dev/gateway/internal/audit"
 	"holdfast.dev/gateway/internal/catalog"
 	"holdfast.dev/gateway/internal/connections"
@@ -41,6 +42,9 @@ type App struct {
 	log *slog.Logger
 
 	store     ledger.Store
+	unwatched ledger.Store    // the same, for steps without audit rows of their own
+	archive   archive.Storage // nil: nothing is sealed
+	sealing   sealing
 	ready     *readiness
 	directory *tenants.Directory
 	catalog   *catalog.Catalog
@@ -94,10 +98,16 @@ func open(ctx context.Context, cfg Config, log *slog.Logger) (app *App, err erro
 	registerer := prometheus.NewRegistry()
 	registerer.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	a.store = limits.Shared{Store: newMetered(a.store, registerer)}
-	a.ready = newReadiness(a.store.Ready, cfg.StoreTimeout, log)
+	if err := a.openBacklog(); err != nil {
+		return nil, err
+	}
+	a.ready = newReadiness(a.fit, cfg.StoreTimeout, log)
 	registerAbout(registerer, a.ready)
 	administered := guarded{Store: a.store, ready: a.ready}
 	if a.directory, err = tenants.New(tenants.Config{Store: administered, AdminKeys: keys.adminKeys}); err != nil {
+		return nil, err
+	}
+	if err := a.openSealer(keys.ring, registerer); err != nil {
 		return nil, err
 	}
 	a.catalog = catalog.New(administered)
@@ -163,6 +173,15 @@ func openStore(ctx context.Context, cfg Config, log *slog.Logger) (ledger.Store,
 		return nil, fmt.Errorf("open store: %w", err)
 	}
 	return s, nil
+}
+
+// fit says whether a claim may be made now: the store takes it, and its audit
+// row has somewhere to go.
+func (a *App) fit(ctx context.Context) error {
+	if err := a.store.Ready(ctx); err != nil {
+		return err
+	}
+	return a.room()
 }
 
 // history is how long ended actions stay listed: disk is cheaper than memory.
@@ -233,6 +252,9 @@ func (a *App) Start() error {
 	a.jobs.Go(func() { a.watchConnectors(ctx) })
 	a.jobs.Go(func() { a.saveUses(ctx) })
 	a.jobs.Go(func() { a.eraseDeleted(ctx) })
+	if a.sealing.sealer != nil {
+		a.jobs.Go(func() { a.sealing.sealer.Run(ctx) })
+	}
 	a.jobs.Go(func() { actions.Sweep(ctx, a.claims, a.directory, a.metrics, a.log) })
 	a.jobs.Go(func() { actions.NewReconciler(a.service, a.directory).Run(ctx) })
 	for name, l := range map[string]*listener{"api": a.public, "admin": a.admin} {

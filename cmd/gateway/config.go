@@ -16,6 +16,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"holdfast.dev/gateway/internal/actions"
+	"holdfast.dev/gateway/internal/archive"
 	"holdfast.dev/gateway/internal/connectors"
 	"holdfast.dev/gateway/internal/ledger"
 	"holdfast.dev/gateway/internal/limits"
@@ -47,6 +48,10 @@ type Config struct {
 	MaxResult    int64 // bytes of a result that is kept
 	DrainTimeout time.Duration
 
+	AuditArchive     string        // folder:PATH; "" on the embedded store: a folder in it
+	AuditSealAfter   time.Duration // how long a row may wait to be sealed
+	AuditMaxUnsealed int64         // rows; new writes stop beyond them
+
 	TLSCert, TLSKey string // files in PEM; none: the API is served in clear
 
 	Limits          limits.Policy  // what a tenant may use, unless it has limits of its own
@@ -60,6 +65,8 @@ type Config struct {
 	reconcile   actions.Reconcile // zero: the usual; tests have no hours
 	tracer      trace.TracerProvider
 	breakerRest time.Duration
+	auditRows   int           // rows of a segment; 0: the usual
+	auditHot    time.Duration // how long sealed rows stay in the store; 0: the usual
 	// tokenNow is the clock that access tokens end by; nil: the store's.
 	tokenNow func() time.Time
 	progress time.Duration // between the signs of life of an MCP call; 0: mcp's own
@@ -75,6 +82,7 @@ func defaultConfig() Config {
 		Store: "embedded:./gateway-data", StoreTimeout: 2 * time.Second, RedisAck: "auto",
 		ReplayWindow: 24 * time.Hour, Lease: 30 * time.Second,
 		MaxBody: 1 << 20, MaxResult: 1 << 20, DrainTimeout: 30 * time.Second,
+		AuditSealAfter: archive.DefaultCut().Age, AuditMaxUnsealed: defaultMaxUnsealed,
 		Limits: defaultLimits(), RequestsAtOnce: defaultRequestsAtOnce(), AddressRequests: defaultAddressRequests,
 	}
 }
@@ -92,7 +100,7 @@ func (s setting) env() string { return "GATEWAY_" + strings.ToUpper(s.key()) }
 func (s setting) key() string { return strings.ReplaceAll(s.name, "-", "_") }
 
 func settings() []setting {
-	return append([]setting{
+	return slices.Concat([]setting{
 		{"listen", "address of the API; port 0 picks one", address(func(c *Config) *string { return &c.Listen })},
 		{"admin-listen", "address of metrics and health, not public", address(func(c *Config) *string { return &c.AdminListen })},
 		{"store", "embedded:FOLDER, redis://… or rediss://…", storeURL},
@@ -107,7 +115,7 @@ func settings() []setting {
 		{"max-body", "largest request", size(func(c *Config) *int64 { return &c.MaxBody })},
 		{"max-result", "largest result that is kept", size(func(c *Config) *int64 { return &c.MaxResult })},
 		{"drain-timeout", "how long running calls may finish after SIGTERM", duration(func(c *Config) *time.Duration { return &c.DrainTimeout }, 0, time.Hour)},
-	}, publicSettings()...)
+	}, auditSettings(), publicSettings())
 }
 
 // loadConfig reads flags (by their full names, "--listen") over environment over file over defaults. The error

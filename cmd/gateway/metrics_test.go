@@ -68,6 +68,8 @@ func TestEverySeriesIsThereFromZero(t *testing.T) {
 			"holdfast_lease_lost_total", "holdfast_late_answers_total", "holdfast_held_writes", "holdfast_held_oldest_age_seconds",
 			"holdfast_do_duration_seconds_count", "holdfast_breaker_opened_total", "holdfast_recovered_total",
 			"holdfast_lapsed_total", "holdfast_resolved_total",
+			"holdfast_audit_segments_total", "holdfast_audit_sealed_rows_total", "holdfast_audit_archive_failures_total",
+			"holdfast_audit_unsealed_rows", "holdfast_audit_seal_lag_seconds", "holdfast_audit_blocked",
 		},
 	} {
 		for _, v := range values {

@@ -35,11 +35,15 @@ func (h *tenantsHandler) create(c *call) error {
 		ID     string         `json:"id"`
 		Name   string         `json:"name"`
 		Limits tenants.Limits `json:"limits"`
+
+		AuditRetention int64 `json:"audit_retention_days"`
 	}
 	if err := unmarshal(raw, &in); err != nil {
 		return err
 	}
-	tenant, err := h.directory.CreateTenant(c.ctx(), c.caller(), tenants.NewTenant{ID: in.ID, Name: in.Name, Limits: in.Limits})
+	tenant, err := h.directory.CreateTenant(c.ctx(), c.caller(), tenants.NewTenant{
+		ID: in.ID, Name: in.Name, Limits: in.Limits, AuditRetention: in.AuditRetention,
+	})
 	if err != nil {
 		return err
 	}
@@ -103,6 +107,8 @@ func decodePatch(raw []byte) (tenants.Patch, error) {
 		Name      string         `json:"name"`
 		Suspended bool           `json:"suspended"`
 		Limits    tenants.Limits `json:"limits"`
+
+		AuditRetention int64 `json:"audit_retention_days"`
 	}
 	if err := unmarshal(raw, &in); err != nil {
 		return tenants.Patch{}, err
@@ -117,6 +123,9 @@ func decodePatch(raw []byte) (tenants.Patch, error) {
 	}
 	if has["limits"] {
 		patch.Limits = &in.Limits
+	}
+	if has["audit_retention_days"] {
+		patch.AuditRetention = &in.AuditRetention
 	}
 	return patch, nil
 }
@@ -197,6 +206,9 @@ func writeTenant(o *object, t tenants.Tenant) {
 			}
 		}
 	})
+	if t.AuditRetention != 0 {
+		o.number("audit_retention_days", t.AuditRetention)
+	}
 	o.flag("suspended", t.Suspended)
 	if t.Closing {
 		o.flag("closing", true)

@@ -69,10 +69,10 @@ func layers() []layer {
 		// The one path of a write, the front, the program.
 		{pkg: "actions", may: leaves + records + rules + "limits"},
 		{pkg: "api", may: leaves + records + rules + "actions limits usage ."},
-		{pkg: "examples/go"}, // a client, which knows only what is public
+		{pkg: "examples/go"},            // a client, which knows only what is public
 		{pkg: "mcp", may: "strictjson"}, // beside api, which it speaks to as a client does
 		{pkg: "cmd/gateway", may: leaves + records + rules +
-			"actions limits usage oauth api mcp catalog connectors/manifest connectors/builtin connectors/workbench pebblestore redisstore telemetry sandbox"},
+			"actions archive limits usage oauth api mcp catalog connectors/manifest connectors/builtin connectors/workbench pebblestore redisstore telemetry sandbox"},
 	}
 }
 

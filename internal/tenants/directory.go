@@ -106,7 +106,7 @@ func (d *Directory) reserve(ctx context.Context, caller audit.Caller, id string)
 
 // settle makes the tenant's own record, which is what makes the tenant.
 func (d *Directory) settle(ctx context.Context, caller audit.Caller, ref Ref, n NewTenant) (Tenant, error) {
-	t := Tenant{Ref: ref, Name: n.Name, Limits: n.Limits}
+	t := Tenant{Ref: ref, Name: n.Name, Limits: n.Limits, AuditRetention: n.AuditRetention}
 	step, err := audit.Change(ctx, d.store, ref.Scope, []ledger.Fetch{{Key: tenantKey()}}, func(seen ledger.Snapshot, step *ledger.Step) error {
 		if _, made := seen.Get(tenantKey()); made {
 			return ErrExists
@@ -206,6 +206,10 @@ func (t *Tenant) apply(p Patch) (events []audit.Event, changed []string) {
 	if p.Limits != nil && *p.Limits != t.Limits {
 		t.Limits = *p.Limits
 		changed = append(changed, "limits")
+	}
+	if p.AuditRetention != nil && *p.AuditRetention != t.AuditRetention {
+		t.AuditRetention = *p.AuditRetention
+		changed = append(changed, "audit_retention_days")
 	}
 	if len(changed) > 0 {
 		events = append(events, audit.TenantUpdated)

@@ -26,14 +26,16 @@ type entry struct {
 
 // record is the tenant's own.
 type record struct {
-	V         int       `json:"v"`
-	ID        string    `json:"id"`
-	Name      string    `json:"name,omitempty"`
-	Suspended bool      `json:"suspended,omitempty"`
-	Closing   bool      `json:"closing,omitempty"`
-	Limits    Limits    `json:"limits"`
-	CreatedAt time.Time `json:"created_at"`
-	UpdatedAt time.Time `json:"updated_at"`
+	V         int    `json:"v"`
+	ID        string `json:"id"`
+	Name      string `json:"name,omitempty"`
+	Suspended bool   `json:"suspended,omitempty"`
+	Closing   bool   `json:"closing,omitempty"`
+	Limits    Limits `json:"limits"`
+	// AuditRetention is in days.
+	AuditRetention int64     `json:"audit_retention,omitempty"`
+	CreatedAt      time.Time `json:"created_at"`
+	UpdatedAt      time.Time `json:"updated_at"`
 	// Incarnation lets the tenant be found from its scope alone, which is all
 	// an API key knows.
 	Incarnation string `json:"incarnation"`
@@ -65,7 +67,7 @@ func decodeRecord(v ledger.Value) (Tenant, error) {
 	}
 	return Tenant{
 		Ref:  refOf(r.ID, r.Incarnation),
-		Name: r.Name, Limits: r.Limits, Suspended: r.Suspended, Closing: r.Closing,
+		Name: r.Name, Limits: r.Limits, Suspended: r.Suspended, Closing: r.Closing, AuditRetention: r.AuditRetention,
 		CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt, version: v.Version,
 	}, nil
 }
@@ -73,7 +75,7 @@ func decodeRecord(v ledger.Value) (Tenant, error) {
 func (t *Tenant) encode() []byte {
 	return encode(record{
 		V: recordVersion, ID: t.Tenant, Incarnation: t.TenantID,
-		Name: t.Name, Limits: t.Limits, Suspended: t.Suspended, Closing: t.Closing,
+		Name: t.Name, Limits: t.Limits, Suspended: t.Suspended, Closing: t.Closing, AuditRetention: t.AuditRetention,
 		CreatedAt: t.CreatedAt, UpdatedAt: t.UpdatedAt,
 	})
 }

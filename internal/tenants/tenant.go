@@ -21,6 +21,8 @@ type Tenant struct {
 	Ref
 	Name   string // for people; may be empty
 	Limits Limits
+	// AuditRetention is how many days audit rows are kept; 0: the gateway's default.
+	AuditRetention int64
 	// Suspended: nothing new is sent for it; what exists is answered.
 	Suspended bool
 	// Closing: its deletion has begun. Nothing new is sent for it.
@@ -45,6 +47,8 @@ type NewTenant struct {
 	ID     string // ^[a-z0-9][a-z0-9-]{0,62}$
 	Name   string
 	Limits Limits
+	// AuditRetention: days, or 0 for the gateway's default.
+	AuditRetention int64
 }
 
 // Patch is what may be changed of a tenant; nil members stay.
@@ -52,6 +56,8 @@ type Patch struct {
 	Name      *string
 	Suspended *bool // false also reopens a tenant whose deletion was begun
 	Limits    *Limits
+	// AuditRetention: days, or 0 for the gateway's default.
+	AuditRetention *int64
 }
 
 var idForm = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
@@ -66,6 +72,7 @@ func (n *NewTenant) check() error {
 	}
 	p.text("/name", n.Name)
 	p.limits(n.Limits)
+	p.retention(n.AuditRetention)
 	return p.err()
 }
 
@@ -76,6 +83,9 @@ func (c *Patch) check() error {
 	}
 	if c.Limits != nil {
 		p.limits(*c.Limits)
+	}
+	if c.AuditRetention != nil {
+		p.retention(*c.AuditRetention)
 	}
 	return p.err()
 }
@@ -94,6 +104,15 @@ func (p *problems) text(pointer, s string) {
 				return
 			}
 		}
+	}
+}
+
+// maxRetention is ten years and a bit, in days.
+const maxRetention = 4000
+
+func (p *problems) retention(days int64) {
+	if days < 0 || days > maxRetention {
+		p.add("/audit_retention_days", "use 1 to 4000 days; 0 stands for the gateway's own")
 	}
 }
 
