@@ -76,6 +76,51 @@ func TestOneTraceFromDoToSettle(t *testing.T) {
 	require.Equal(t, callersTrace, logged(t, log, "request", "/v1/do")["trace_id"])
 }
 
+// TestATraceReachesAVendorThatIsToBeTold: traceparent and tracestate go with a
+// write on a connection that asks for it, naming the span of the call; with
+// tracing off, the caller's own go on unchanged. baggage never does.
+func TestATraceReachesAVendorThatIsToBeTold(t *testing.T) {
+	t.Parallel()
+	ask := func(t *testing.T, cfg Config) (parent, state string) {
+		vendor := vendortest.New(t, vendortest.OK)
+		app, _ := boot(t, cfg)
+		a := newAgent(t, app.URL())
+		a.connect("c", "probe@1", vendor.URL())
+		require.Equal(t, false, a.must(200, "GET", "/v1/connections/c", nil).body["send_trace"])
+		require.Equal(t, true, a.must(200, "PUT", "/v1/connections/c", `{"send_trace":true}`).body["send_trace"])
+		a.call("POST", "/v1/do", doBody("c", "create", `{"n":1}`),
+			"traceparent", "00-"+callersTrace+"-"+callersSpan+"-01", "tracestate", "v=1", "baggage", "user=me").is(200, "succeeded")
+		a.must(200, "PUT", "/v1/connections/c", `{"send_trace":false}`)
+		a.call("POST", "/v1/do", doBody("c", "create", `{"n":2}`), "traceparent", "00-"+callersTrace+"-"+callersSpan+"-01").is(200, "succeeded")
+		got := vendor.Requests()
+		require.Len(t, got, 2)
+		for name := range got[1].Header {
+			require.NotContains(t, []string{"traceparent", "tracestate", "baggage"}, strings.ToLower(name))
+		}
+		require.Empty(t, got[0].Header.Get("Baggage"))
+		return got[0].Header.Get("Traceparent"), got[0].Header.Get("Tracestate")
+	}
+
+	spans := tracetest.NewInMemoryExporter()
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
+	defer func() { require.NoError(t, provider.Shutdown(context.Background())) }()
+	cfg := embeddedConfig(t)
+	cfg.tracer = provider
+	parent, state := ask(t, cfg)
+	require.Equal(t, "v=1", state)
+	var calls []string
+	for _, s := range spans.GetSpans() {
+		if s.Name == "vendor" {
+			calls = append(calls, "00-"+callersTrace+"-"+s.SpanContext.SpanID().String()+"-01")
+		}
+	}
+	require.Contains(t, calls, parent)
+
+	parent, state = ask(t, embeddedConfig(t))
+	require.Equal(t, "00-"+callersTrace+"-"+callersSpan+"-01", parent)
+	require.Equal(t, "v=1", state)
+}
+
 // logged is the last line with a message and, where one is given, a route.
 func logged(t *testing.T, log *logs, msg string, route ...string) map[string]any {
 	t.Helper()

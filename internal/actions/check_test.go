@@ -355,6 +355,7 @@ func TestAResendThatSettlesALostWriteIsRecovered(t *testing.T) {
 	f.vendor.says(answered(201, "", `{}`))
 	f.verdict("succeeded", f.get(lost))
 	require.Contains(t, f.events(), "recovered")
+	require.Regexp(t, `level=WARN msg="write of a lost gateway recovered by a resend" action_id=`+lost.String(), f.log.String())
 }
 
 // TestOneCheckAtATime: the second is told so, and a resolve too.

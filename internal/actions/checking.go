@@ -257,6 +257,7 @@ func (c *checking) result(ctx context.Context, rec *dedupe.Record, err error) (c
 	}
 	if c.end.Resend && err == nil && rec.State != dedupe.Held && c.handle.Record.OwnerLost {
 		c.s.metrics.recovered.Inc()
+		c.s.log.WarnContext(ctx, "write of a lost gateway recovered by a resend", "action_id", rec.ID.String(), "state", rec.State.String())
 	}
 	return out, nil
 }

@@ -28,10 +28,11 @@ func (s *Service) Do(ctx context.Context, req Request) (Reply, error) {
 	defer span.End()
 
 	started := time.Now()
-	reply, e := s.do(ctx, req)
-	took := time.Since(started)
-	s.metrics.do.Observe(took.Seconds())
-	s.logDo(ctx, req, reply, e, took)
+	var c course
+	reply, e := s.do(ctx, req, &c)
+	c.took = time.Since(started)
+	s.metrics.do.Observe(c.took.Seconds())
+	s.logDo(ctx, req, reply, e, c)
 	spanDo(span, req, reply, e)
 	if e != nil {
 		return Reply{}, e
@@ -39,13 +40,19 @@ func (s *Service) Do(ctx context.Context, req Request) (Reply, error) {
 	return reply, nil
 }
 
-func (s *Service) do(ctx context.Context, req Request) (Reply, *Error) {
+// course is how a `do` went, for its line in the log.
+type course struct {
+	verdict     string        // of the last claim; "" if none was made
+	claim, took time.Duration // in the store, and in all
+}
+
+func (s *Service) do(ctx context.Context, req Request, c *course) (Reply, *Error) {
 	until := time.Time{}
 	if req.Wait > 0 {
 		until = time.Now().Add(req.Wait)
 	}
 	for {
-		w, claimed, e := s.claim(ctx, req)
+		w, claimed, e := s.claim(ctx, req, c)
 		if e != nil {
 			return Reply{}, e
 		}
@@ -61,7 +68,7 @@ func (s *Service) do(ctx context.Context, req Request) (Reply, *Error) {
 // claim identifies, prepares and claims. It is made again if the connection
 // changes between the reading of it and the claim: nothing is claimed on a
 // connection, with a key or for a tenant that is not as it was read.
-func (s *Service) claim(ctx context.Context, req Request) (*write, dedupe.Claimed, *Error) {
+func (s *Service) claim(ctx context.Context, req Request, c *course) (*write, dedupe.Claimed, *Error) {
 	for range guardTries {
 		w, e := s.identify(ctx, req)
 		if e != nil {
@@ -69,7 +76,9 @@ func (s *Service) claim(ctx context.Context, req Request) (*write, dedupe.Claime
 		}
 		s.prepare(ctx, w)
 		s.admit(w)
+		at := time.Now()
 		claimed, err := s.claimOnce(ctx, w)
+		c.claim += time.Since(at)
 		w.charge(claimed, err)
 		if errors.Is(err, dedupe.ErrGuard) {
 			continue
@@ -79,8 +88,10 @@ func (s *Service) claim(ctx context.Context, req Request) (*write, dedupe.Claime
 			return nil, claimed, s.deny(ctx, req, refused)
 		}
 		if err != nil {
+			c.verdict = verdictStoreError
 			return nil, claimed, s.claimFailure(w, err)
 		}
+		c.verdict = string(claimed.Verdict)
 		s.metrics.claims.WithLabelValues(string(claimed.Verdict)).Inc()
 		if claimed.Verdict == dedupe.WouldAcquire && !req.DryRun {
 			if w.exceeded != nil {
@@ -123,9 +134,12 @@ func (s *Service) claimOnce(ctx context.Context, w *write) (claimed dedupe.Claim
 	})
 }
 
+// verdictStoreError stands beside dedupe's verdicts for a claim that came to none.
+const verdictStoreError = "store_error"
+
 // claimFailure words a claim that could not be made. Nothing was sent.
 func (s *Service) claimFailure(w *write, err error) *Error {
-	s.metrics.claims.WithLabelValues("store_error").Inc()
+	s.metrics.claims.WithLabelValues(verdictStoreError).Inc()
 	var uncertain *dedupe.UncertainError
 	if errors.As(err, &uncertain) {
 		s.abandon(w, uncertain.Abandon)

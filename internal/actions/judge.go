@@ -114,6 +114,9 @@ func (o *owner) attempt(ctx context.Context, at **wire.Exchange) finding {
 	}
 	ctx, span := o.s.tracer.Start(ctx, "vendor", trace.WithSpanKind(trace.SpanKindClient))
 	defer span.End()
+	if o.w.conn.SendTrace {
+		nameTrace(ctx, &req)
+	}
 	x := &wire.Exchange{Phase: wire.SentNoAnswer}
 	*at = x
 	resume := limits.TurnOf(ctx).Rest()

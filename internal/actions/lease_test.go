@@ -1,7 +1,9 @@
 package actions_test
 
 import (
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -35,6 +37,24 @@ func TestTheLeaseIsRenewedWhileTheVendorWorks(t *testing.T) {
 	release(answered(201, "", `{}`))
 	require.NoError(t, receive(t, out).err)
 	require.Equal(t, []string{"claimed", "succeeded"}, f.events(), "renewals leave no rows")
+}
+
+func TestALostLeaseIsLogged(t *testing.T) {
+	f := newFixture(t, shortLease)
+	f.store.on(func(kind string, next func() (ledger.Result, error)) (ledger.Result, error) {
+		if kind == "renew" {
+			return ledger.Result{}, ledger.ErrUnavailable
+		}
+		return next()
+	})
+	working, release := f.vendor.stalls()
+	out := f.start(t.Context(), f.request(`{}`))
+	receive(t, working)
+	require.Eventually(t, func() bool {
+		return strings.Contains(f.log.String(), `level=WARN msg="lease lost; the call goes on" action_id=`+f.only().ID.String())
+	}, 5*time.Second, 10*time.Millisecond)
+	release(answered(201, "", `{}`))
+	_ = receive(t, out)
 }
 
 // lapse runs a write whose lease lapses while the vendor works, and whose record

@@ -72,7 +72,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	for _, v := range []dedupe.Verdict{dedupe.Acquired, dedupe.Replayed, dedupe.Busy, dedupe.OnHold, dedupe.KeyReused, dedupe.Twin, dedupe.WouldAcquire} {
 		m.claims.WithLabelValues(string(v))
 	}
-	m.claims.WithLabelValues("store_error")
+	m.claims.WithLabelValues(verdictStoreError)
 	for _, limit := range []string{limits.Writes, limits.Calls, limits.NewWrites} {
 		m.limited.WithLabelValues(limit)
 	}

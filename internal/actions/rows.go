@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"strconv"
-	"time"
 
 	"go.opentelemetry.io/otel/trace"
 
@@ -73,16 +72,19 @@ func rowOf(row audit.Row, t dedupe.Transition) []byte {
 	return row.Encode()
 }
 
-// logDo writes the one line of a `do`: ids, verdict, outcome and time, never a
+// logDo writes the one line of a `do`: ids, verdict, outcome and times, never a
 // body, key or credential.
-func (s *Service) logDo(ctx context.Context, req Request, r Reply, e *Error, took time.Duration) {
+func (s *Service) logDo(ctx context.Context, req Request, r Reply, e *Error, c course) {
 	level, outcome := slog.LevelInfo, "succeeded"
 	rec := r.Record
 	attrs := []slog.Attr{
 		slog.String("request_id", req.RequestID),
 		slog.String("tenant", req.Principal.TenantName()),
 		slog.String("key_id", req.Principal.KeyID),
-		slog.Duration("took", took),
+		slog.Duration("took", c.took),
+	}
+	if c.verdict != "" {
+		attrs = append(attrs, slog.String("verdict", c.verdict), slog.Duration("claim", c.claim))
 	}
 	switch {
 	case r.Would != "":
@@ -107,6 +109,9 @@ func (s *Service) logDo(ctx context.Context, req Request, r Reply, e *Error, too
 			slog.String("connection", rec.Connection), slog.String("action", rec.Action),
 			slog.Bool("replayed", r.Replayed || e != nil && e.Replayed),
 			slog.Int("vendor_status", rec.Outcome.VendorStatus))
+		if n := len(rec.Attempts); n > 0 && c.verdict == string(dedupe.Acquired) {
+			attrs = append(attrs, slog.Duration("vendor", rec.Attempts[n-1].Duration))
+		}
 	}
 	s.log.LogAttrs(ctx, level, "do", attrs...)
 }

@@ -1,9 +1,14 @@
 package actions
 
 import (
+	"context"
+	"net/http"
+
 	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
+	"holdfast.dev/gateway/internal/connectors"
 	"holdfast.dev/gateway/internal/dedupe"
 	"holdfast.dev/gateway/internal/wire"
 )
@@ -57,4 +62,14 @@ func spanVendor(span trace.Span, x wire.Exchange) {
 
 func spanSettle(span trace.Span, f finding) {
 	span.SetAttributes(attribute.String("holdfast.outcome", f.word()))
+}
+
+// nameTrace puts the span of ctx into a request (W3C Trace Context), for a
+// connection that asks for it. Nothing else of a trace is passed on: baggage was
+// never read. A resend stays as it was planned and carries none.
+func nameTrace(ctx context.Context, req *connectors.Request) {
+	if req.Header == nil {
+		req.Header = http.Header{}
+	}
+	propagation.TraceContext{}.Inject(ctx, propagation.HeaderCarrier(req.Header))
 }

@@ -46,6 +46,9 @@ func Sweep(ctx context.Context, claims Sweeper, all Tenants, m *Metrics, log *sl
 			moved, err := claims.Sweep(ctx, scope, systemScribe(ref.Tenant, "sweep"))
 			m.swept.Add(float64(moved.Held + moved.Lapsed))
 			m.lapsed.Add(float64(moved.Lapsed))
+			if moved.Held > 0 {
+				log.WarnContext(ctx, "writes held because their gateways were lost", "count", moved.Held)
+			}
 			if moved.Lapsed > 0 {
 				log.ErrorContext(ctx, "held writes lapsed with their outcome unknown", "count", moved.Lapsed)
 			}

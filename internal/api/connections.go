@@ -116,6 +116,7 @@ type connectionRequest struct {
 	Paused      bool              `json:"paused"`
 	AutoResend  bool              `json:"auto_resend"`
 	MCPTools    bool              `json:"mcp_tools"`
+	SendTrace   bool              `json:"send_trace"`
 }
 
 func decodeConnection(raw []byte) (connections.Spec, error) {
@@ -142,6 +143,9 @@ func decodeConnection(raw []byte) (connections.Spec, error) {
 	if has["mcp_tools"] {
 		spec.MCPTools = &in.MCPTools
 	}
+	if has["send_trace"] {
+		spec.SendTrace = &in.SendTrace
+	}
 	return spec, nil
 }
 
@@ -166,6 +170,7 @@ func writeConnection(o *object, c connections.Connection) {
 	}
 	o.flag("auto_resend", c.AutoResend)
 	o.flag("mcp_tools", c.MCPTools)
+	o.flag("send_trace", c.SendTrace)
 	o.object("credentials", func(o *object) {
 		o.texts("names", c.CredentialNames)
 		o.some("fingerprint", c.Fingerprint)

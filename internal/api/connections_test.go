@@ -17,7 +17,7 @@ func connection() connections.Connection {
 		CreatedAt: created, UpdatedAt: created, CredentialNames: []string{"api_key"}, Fingerprint: "00ff00ff00ff00ff"}
 }
 
-const connectionJSON = `{"name":"billing","id":"con_1","connector":"stripe@1","config":{"n":1.0},"base_url":"https://api.stripe.com","paused":false,"auto_resend":false,"mcp_tools":false,` +
+const connectionJSON = `{"name":"billing","id":"con_1","connector":"stripe@1","config":{"n":1.0},"base_url":"https://api.stripe.com","paused":false,"auto_resend":false,"mcp_tools":false,"send_trace":false,` +
 	`"credentials":{"names":["api_key"],"fingerprint":"00ff00ff00ff00ff"},"created_at":"2026-11-29T16:04:05.678Z","updated_at":"2026-11-29T16:04:05.678Z"}`
 
 func TestConnections(t *testing.T) {
@@ -45,6 +45,8 @@ func TestConnections(t *testing.T) {
 	require.Equal(t, 200, g.send("PUT", "/v1/connections/billing", `{"auto_resend":true}`).status)
 	yes := true
 	require.Equal(t, connections.Spec{AutoResend: &yes}, got, "what is left out is left alone")
+	require.Equal(t, 200, g.send("PUT", "/v1/connections/billing", `{"send_trace":true}`).status)
+	require.Equal(t, connections.Spec{SendTrace: &yes}, got)
 
 	g.conns.get = func(string) (connections.Connection, error) { return connection(), nil }
 	require.Equal(t, connectionJSON, string(g.send("GET", "/v1/connections/billing", "").body))

@@ -112,6 +112,7 @@ func (b *Book) create(caller audit.Caller, step *ledger.Step, c *Connection, spe
 	c.Connector, c.Config, c.BaseURL = spec.Connector, spec.Config, spec.BaseURL
 	c.paused, c.AutoResend = isTrue(spec.Paused), isTrue(spec.AutoResend)
 	c.MCPTools = isTrue(spec.MCPTools)
+	c.SendTrace = isTrue(spec.SendTrace)
 	c.Paused = c.paused
 	c.CreatedAt, c.UpdatedAt = step.At, step.At
 	if spec.Account != nil {
@@ -213,6 +214,10 @@ func (b *Book) alter(c *Connection, past *kept, spec Spec, at time.Time) (change
 	if spec.MCPTools != nil && *spec.MCPTools != c.MCPTools {
 		c.MCPTools = *spec.MCPTools
 		changed = append(changed, "mcp_tools")
+	}
+	if spec.SendTrace != nil && *spec.SendTrace != c.SendTrace {
+		c.SendTrace = *spec.SendTrace
+		changed = append(changed, "send_trace")
 	}
 	return changed, nil
 }

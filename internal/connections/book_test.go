@@ -65,6 +65,8 @@ func TestWhatIsLeftOutAtCreation(t *testing.T) {
 	c = f.put("held-back", connections.Spec{Connector: "none@0", Paused: on(true), AutoResend: on(true)})
 	require.True(t, c.Paused)
 	require.True(t, c.AutoResend)
+	require.False(t, c.SendTrace)
+	require.True(t, f.put("traced", connections.Spec{Connector: "none@0", SendTrace: on(true)}).SendTrace)
 }
 
 func TestPutUpdates(t *testing.T) {
@@ -73,7 +75,7 @@ func TestPutUpdates(t *testing.T) {
 	f.clock.Add(int64(time.Minute))
 
 	second, created, err := f.Put(t.Context(), f.caller, f.tenant, "billing", connections.Spec{
-		Credentials: connections.Credentials{"api_key": "rotated"}, Paused: on(true), AutoResend: on(true),
+		Credentials: connections.Credentials{"api_key": "rotated"}, Paused: on(true), AutoResend: on(true), SendTrace: on(true),
 	})
 	require.NoError(t, err)
 	require.False(t, created)
@@ -86,6 +88,7 @@ func TestPutUpdates(t *testing.T) {
 	require.NotEqual(t, first.Fingerprint, second.Fingerprint)
 	require.True(t, second.Paused)
 	require.True(t, second.AutoResend)
+	require.True(t, second.SendTrace)
 	creds, err := f.Credentials(second)
 	require.NoError(t, err)
 	require.Equal(t, map[string]string{"api_key": "rotated"}, creds)
@@ -93,7 +96,7 @@ func TestPutUpdates(t *testing.T) {
 	rows := f.rows()
 	require.Len(t, rows, 2)
 	require.Equal(t, audit.ConnectionUpdated, rows[1].Event)
-	require.Equal(t, []string{"credentials", "paused", "auto_resend"}, rows[1].Changed)
+	require.Equal(t, []string{"credentials", "paused", "auto_resend", "send_trace"}, rows[1].Changed)
 	require.Equal(t, "billing", rows[1].Connection)
 	require.Equal(t, first.ID, rows[1].Subject)
 }

@@ -27,6 +27,7 @@ type stored struct {
 	Paused      bool            `json:"paused"`
 	Closing     bool            `json:"closing"`
 	AutoResend  bool            `json:"auto_resend"`
+	SendTrace   bool            `json:"send_trace,omitempty"` // younger than the rest: absent is what it was then, false
 	Created     int64           `json:"created"`
 	Updated     int64           `json:"updated"`
 	Credentials []string        `json:"credentials"`
@@ -45,7 +46,7 @@ func encode(c *Connection) ([]byte, error) {
 	enc.SetEscapeHTML(false) // config keeps its bytes
 	err := enc.Encode(stored{
 		V: storedVersion, ID: c.ID, Name: c.Name, Connector: c.Connector, Config: c.Config, BaseURL: c.BaseURL,
-		Paused: c.paused, Closing: c.Closing, AutoResend: c.AutoResend,
+		Paused: c.paused, Closing: c.Closing, AutoResend: c.AutoResend, SendTrace: c.SendTrace,
 		Created: c.CreatedAt.UnixMilli(), Updated: c.UpdatedAt.UnixMilli(),
 		Credentials: c.CredentialNames, Fingerprint: c.Fingerprint, Sealed: c.sealed,
 		SecretNo: c.CredentialVersion, SecretAt: c.CredentialsAt.UnixMilli(), Account: c.Account,
@@ -71,7 +72,7 @@ func decode(scope ledger.Scope, name string, v ledger.Value) (*Connection, error
 	}
 	c := &Connection{
 		ID: s.ID, Name: s.Name, Connector: s.Connector, Config: s.Config, BaseURL: s.BaseURL,
-		Paused: s.Paused || s.Closing, Closing: s.Closing, AutoResend: s.AutoResend,
+		Paused: s.Paused || s.Closing, Closing: s.Closing, AutoResend: s.AutoResend, SendTrace: s.SendTrace,
 		CreatedAt: time.UnixMilli(s.Created).UTC(), UpdatedAt: time.UnixMilli(s.Updated).UTC(),
 		Version: v.Version,
 		Account: s.Account, MCPTools: s.MCPTools,

@@ -32,6 +32,20 @@ func TestStoredFormIsStable(t *testing.T) {
 	require.Equal(t, pinned, string(again))
 }
 
+// A connection stored before there was send_trace does not send any; one that
+// does is stored with it.
+func TestSendTraceIsStoredWhereItIsOn(t *testing.T) {
+	on := strings.Replace(pinned, `"auto_resend":true,`, `"auto_resend":true,"send_trace":true,`, 1)
+	for data, want := range map[string]bool{pinned: false, on: true} {
+		c, err := decode(ledger.ScopeOf("acme"), "billing", ledger.Value{Version: ledger.Version{1}, Data: []byte(data)})
+		require.NoError(t, err)
+		require.Equal(t, want, c.SendTrace)
+		again, err := encode(c)
+		require.NoError(t, err)
+		require.Equal(t, data, string(again))
+	}
+}
+
 func TestStoredFormIsReadStrictly(t *testing.T) {
 	for name, change := range map[string][2]string{
 		"later version":    {`"v":1`, `"v":2`},

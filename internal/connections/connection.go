@@ -49,6 +49,9 @@ type Connection struct {
 	// MCPTools offers each action as a tool of its own to agents that speak MCP.
 	// It is no permission.
 	MCPTools bool
+	// SendTrace names the caller's trace to the vendor (W3C Trace Context) with
+	// each write. Without it nothing of a trace leaves.
+	SendTrace bool
 
 	CreatedAt time.Time // the store's clock, to the millisecond
 	UpdatedAt time.Time // last change of what a caller may change

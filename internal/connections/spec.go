@@ -29,6 +29,7 @@ type Spec struct {
 	Paused     *bool   // nil at creation means false
 	AutoResend *bool   // nil at creation means false
 	MCPTools   *bool   // nil at creation means false
+	SendTrace  *bool   // nil at creation means false
 }
 
 // SpecError says what is wrong with a name or a Spec. It never repeats a value.
