@@ -15,6 +15,13 @@ GOLANGCI         := .bin/golangci-lint-$(GOLANGCI_VERSION)
 STRIPE_MOCK_VERSION := v0.203.0
 STRIPE_MOCK         := .bin/stripe-mock-$(STRIPE_MOCK_VERSION)
 
+# Check the Helm chart. The schemas in deploy/charttest/schemas are of this Kubernetes.
+HELM_VERSION        := v3.22.0
+HELM                := .bin/helm-$(HELM_VERSION)
+KUBECONFORM_VERSION := v0.8.0
+KUBECONFORM         := .bin/kubeconform-$(KUBECONFORM_VERSION)
+KUBERNETES_VERSION  := v1.37.2
+
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -40,6 +47,27 @@ shapes: ## Hold what GitHub and Twilio are sent against their OpenAPI documents
 .PHONY: examples
 examples: ## Play the client in TypeScript against the gateway (test plays the others)
 	scripts/examples.sh -race
+.PHONY: chart
+chart: $(HELM) $(KUBECONFORM) ## Render the Helm chart and hold it against golden files and Kubernetes' schemas
+	HELM=$(HELM) KUBECONFORM=$(KUBECONFORM) scripts/chart.sh
+
+.PHONY: chart-update
+chart-update: $(HELM) $(KUBECONFORM) ## Write the chart's golden files anew
+	HELM=$(HELM) KUBECONFORM=$(KUBECONFORM) scripts/chart.sh update
+
+.PHONY: chart-schemas
+chart-schemas: ## Write Kubernetes' schemas of the kinds in the chart anew
+	scripts/kubeschemas.sh $(KUBERNETES_VERSION)
+
+.PHONY: image
+image: ## Build the container image (IMAGE=holdfast:dev, BUILDER= the image to build with)
+	scripts/image.sh
+
+.PHONY: image-test
+image-test: image ## Run the image as a cluster would: read-only, no root, no capabilities
+	scripts/need.sh podman podman
+	scripts/need.sh runc runc
+	go test -tags=image -run='^TestImage' -count=1 -v ./cmd/gateway
 
 .PHONY: cover
 cover: redis-server promtool clients $(STRIPE_MOCK) ## Run every test and print the coverage of each function
@@ -58,6 +86,7 @@ lint-go: $(GOLANGCI) ## gofmt, go vet, golangci-lint
 	@unformatted=$$(gofmt -l cmd examples internal) && \
 	if [ -n "$$unformatted" ]; then echo "run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
 	go vet -tags=shapes,examples ./...
+	go vet -tags=shapes,image ./...
 	$(GOLANGCI) run ./...
 
 .PHONY: lint-mod
@@ -90,6 +119,14 @@ clients: # what the pages and examples are run with
 $(GOLANGCI):
 	GOBIN=$(CURDIR)/.bin/new go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
 	mv .bin/new/golangci-lint $@
+
+$(HELM):
+	GOBIN=$(CURDIR)/.bin/new CGO_ENABLED=0 go install helm.sh/helm/v3/cmd/helm@$(HELM_VERSION)
+	mv .bin/new/helm $@
+
+$(KUBECONFORM):
+	GOBIN=$(CURDIR)/.bin/new CGO_ENABLED=0 go install github.com/yannh/kubeconform/cmd/kubeconform@$(KUBECONFORM_VERSION)
+	mv .bin/new/kubeconform $@
 
 $(STRIPE_MOCK):
 	GOBIN=$(CURDIR)/.bin/new CGO_ENABLED=0 go install github.com/stripe/stripe-mock@$(STRIPE_MOCK_VERSION)
