@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"syscall"
+	_ "time/tzdata" // TZ is followed where there is nothing but this binary
 
 	"github.com/spf13/cobra"
 )
@@ -70,8 +71,15 @@ func versionCommand() *cobra.Command {
 	}
 }
 
-// version is what the toolchain recorded of this build.
+// release is the version that the image's build names: it has no git beside it
+// that the toolchain could read (Dockerfile). Only the linker writes it.
+var release string
+
+// version is what the build was told or what the toolchain recorded of it.
 func version() string {
+	if release != "" {
+		return release
+	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok || info.Main.Version == "" {
 		return "(devel)"
