@@ -20,9 +20,9 @@ import (
 // What stands in the Dockerfile and in deploy/ for those who run a gateway is held
 // against the program.
 
-// patience is how much longer than the drain whatever stops a gateway must wait:
+// graceBeyondDrain is how much longer than the drain whatever stops a gateway must wait:
 // both listeners may take closePatience, at once or one after the other.
-const patience = 15 * time.Second
+const graceBeyondDrain = 15 * time.Second
 
 var settingName = regexp.MustCompile(`\bGATEWAY_[A-Z_]+\b`)
 
@@ -134,7 +134,7 @@ func TestTheChartsPodsStartAGateway(t *testing.T) {
 			require.NoError(t, s.Close())
 		}
 		grace := time.Duration(pod.Spec.Grace) * time.Second
-		require.Equal(t, cfg.DrainTimeout+patience+time.Duration(c.Lifecycle.PreStop.Sleep.Seconds)*time.Second, grace, name)
+		require.Equal(t, cfg.DrainTimeout+graceBeyondDrain+time.Duration(c.Lifecycle.PreStop.Sleep.Seconds)*time.Second, grace, name)
 	}
 }
 
@@ -190,7 +190,7 @@ func TestTheComposeFileIsStrict(t *testing.T) {
 	}
 	cfg, err := loadConfig(nil, env, "")
 	require.NoError(t, err)
-	require.Equal(t, cfg.DrainTimeout+patience, s.Grace)
+	require.Equal(t, cfg.DrainTimeout+graceBeyondDrain, s.Grace)
 }
 
 // unitLines are the lines of the unit's settings.
@@ -218,7 +218,7 @@ func TestTheUnitStartsAndEndsAGateway(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "/var/lib/holdfast", cfg.folder(), "the state directory")
 	require.Contains(t, lines, "StateDirectory=holdfast")
-	require.Contains(t, lines, "TimeoutStopSec="+strconv.Itoa(int((cfg.DrainTimeout+patience).Seconds())))
+	require.Contains(t, lines, "TimeoutStopSec="+strconv.Itoa(int((cfg.DrainTimeout+graceBeyondDrain).Seconds())))
 	require.Contains(t, lines, "StandardOutput=null", "a new admin key is not for the journal")
 }
 

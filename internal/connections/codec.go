@@ -27,7 +27,6 @@ type stored struct {
 	Paused      bool            `json:"paused"`
 	Closing     bool            `json:"closing"`
 	AutoResend  bool            `json:"auto_resend"`
-	SendTrace   bool            `json:"send_trace,omitempty"` // younger than the rest: absent is what it was then, false
 	Created     int64           `json:"created"`
 	Updated     int64           `json:"updated"`
 	Credentials []string        `json:"credentials"`
@@ -36,8 +35,9 @@ type stored struct {
 	SecretNo    int64           `json:"credential_version"`
 	SecretAt    int64           `json:"credentials_at"`
 	Account     string          `json:"account"`
-	// Left out when false: connections of before it was there have no other form.
-	MCPTools bool `json:"mcp_tools,omitempty"`
+	// Left out when false: connections of before they were there have no other form.
+	MCPTools  bool `json:"mcp_tools,omitempty"`
+	SendTrace bool `json:"send_trace,omitempty"`
 }
 
 func encode(c *Connection) ([]byte, error) {
@@ -46,11 +46,11 @@ func encode(c *Connection) ([]byte, error) {
 	enc.SetEscapeHTML(false) // config keeps its bytes
 	err := enc.Encode(stored{
 		V: storedVersion, ID: c.ID, Name: c.Name, Connector: c.Connector, Config: c.Config, BaseURL: c.BaseURL,
-		Paused: c.paused, Closing: c.Closing, AutoResend: c.AutoResend, SendTrace: c.SendTrace,
+		Paused: c.paused, Closing: c.Closing, AutoResend: c.AutoResend,
 		Created: c.CreatedAt.UnixMilli(), Updated: c.UpdatedAt.UnixMilli(),
 		Credentials: c.CredentialNames, Fingerprint: c.Fingerprint, Sealed: c.sealed,
 		SecretNo: c.CredentialVersion, SecretAt: c.CredentialsAt.UnixMilli(), Account: c.Account,
-		MCPTools: c.MCPTools,
+		MCPTools: c.MCPTools, SendTrace: c.SendTrace,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("encode connection: %w", err)
@@ -72,10 +72,10 @@ func decode(scope ledger.Scope, name string, v ledger.Value) (*Connection, error
 	}
 	c := &Connection{
 		ID: s.ID, Name: s.Name, Connector: s.Connector, Config: s.Config, BaseURL: s.BaseURL,
-		Paused: s.Paused || s.Closing, Closing: s.Closing, AutoResend: s.AutoResend, SendTrace: s.SendTrace,
+		Paused: s.Paused || s.Closing, Closing: s.Closing, AutoResend: s.AutoResend,
 		CreatedAt: time.UnixMilli(s.Created).UTC(), UpdatedAt: time.UnixMilli(s.Updated).UTC(),
 		Version: v.Version,
-		Account: s.Account, MCPTools: s.MCPTools,
+		Account: s.Account, MCPTools: s.MCPTools, SendTrace: s.SendTrace,
 		CredentialNames: s.Credentials, Fingerprint: s.Fingerprint,
 		CredentialVersion: s.SecretNo, CredentialsAt: time.UnixMilli(s.SecretAt).UTC(),
 		scope: scope, sealed: s.Sealed, paused: s.Paused,

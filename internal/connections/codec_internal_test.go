@@ -35,7 +35,7 @@ func TestStoredFormIsStable(t *testing.T) {
 // A connection stored before there was send_trace does not send any; one that
 // does is stored with it.
 func TestSendTraceIsStoredWhereItIsOn(t *testing.T) {
-	on := strings.Replace(pinned, `"auto_resend":true,`, `"auto_resend":true,"send_trace":true,`, 1)
+	on := strings.Replace(pinned, `"account":"Acme <EU>"`, `"account":"Acme <EU>","send_trace":true`, 1)
 	for data, want := range map[string]bool{pinned: false, on: true} {
 		c, err := decode(ledger.ScopeOf("acme"), "billing", ledger.Value{Version: ledger.Version{1}, Data: []byte(data)})
 		require.NoError(t, err)
