@@ -20,7 +20,6 @@ import (
 	"holdfast.dev/gateway/internal/actions"
 	"holdfast.dev/gateway/internal/api"
 	"holdfast.dev/gateway/internal/archive"
-	"holdfast.dev/gateway/internal/audit"
 	"holdfast.dev/gateway/internal/catalog"
 	"holdfast.dev/gateway/internal/connections"
 	"holdfast.dev/gateway/internal/connectors"
@@ -32,6 +31,7 @@ import (
 	"holdfast.dev/gateway/internal/redisstore"
 	"holdfast.dev/gateway/internal/telemetry"
 	"holdfast.dev/gateway/internal/tenants"
+	"holdfast.dev/gateway/internal/trail"
 	"holdfast.dev/gateway/internal/usage"
 	"holdfast.dev/gateway/internal/wire"
 )
@@ -127,7 +127,7 @@ func open(ctx context.Context, cfg Config, log *slog.Logger) (app *App, err erro
 	})
 	cfg.wire.EgressAllow = cfg.EgressAllow
 	a.wire = wire.New(cfg.wire)
-	journal := audit.NewLog(a.store)
+	journal := a.openTrail()
 	limited := limitsOf(cfg, a.store.Now)
 	tokenNow := a.store.Now
 	if cfg.tokenNow != nil {

@@ -13,6 +13,7 @@ import (
 	"holdfast.dev/gateway/internal/audit"
 	"holdfast.dev/gateway/internal/ledger"
 	"holdfast.dev/gateway/internal/seal"
+	"holdfast.dev/gateway/internal/trail"
 	"holdfast.dev/gateway/internal/usage"
 )
 
@@ -120,6 +121,14 @@ func (a *App) openSealer(ring *seal.Ring, registerer prometheus.Registerer) (err
 	}
 	a.sealing.reader, err = archive.NewReader(a.store, a.archive)
 	return err
+}
+
+// openTrail reads the audit, sealed or not.
+func (a *App) openTrail() *trail.Log {
+	if a.sealing.reader == nil {
+		return trail.New(a.store, nil)
+	}
+	return trail.New(a.store, a.sealing.reader)
 }
 
 // termsOf is what a row can be found by.

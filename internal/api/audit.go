@@ -9,12 +9,13 @@ import (
 
 	"holdfast.dev/gateway/internal/audit"
 	"holdfast.dev/gateway/internal/ledger"
+	"holdfast.dev/gateway/internal/trail"
 )
 
 // auditor reads audit rows, and takes those of refusals.
 type auditor interface {
 	journal
-	Query(ctx context.Context, scope ledger.Scope, f audit.Filter, p audit.Page) (rows []audit.Entry, next string, err error)
+	Query(ctx context.Context, scope ledger.Scope, f audit.Filter, p trail.Page) (rows []audit.Entry, next string, err error)
 }
 
 type auditHandler struct{ log auditor }
@@ -26,7 +27,7 @@ func (h *auditHandler) list(c *call) error { return h.listFor(c, c.who.Scope) }
 func (h *auditHandler) listFor(c *call, scope ledger.Scope, also ...string) error {
 	q := c.query(slices.Concat(also, auditFilters(), []string{"order", "limit", "cursor"})...)
 	filter := q.auditFilter()
-	page := audit.Page{Limit: q.limit(), Newest: q.newest(), Cursor: q.text("cursor")}
+	page := trail.Page{Limit: q.limit(), Newest: q.newest(), Cursor: q.text("cursor")}
 	if err := q.err(); err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"holdfast.dev/gateway/internal/dedupe"
 	"holdfast.dev/gateway/internal/ledger"
 	"holdfast.dev/gateway/internal/tenants"
+	"holdfast.dev/gateway/internal/trail"
 )
 
 // problemOf turns whatever a handler returned into what is answered. What it
@@ -117,7 +118,7 @@ func sentinels() []sentinel {
 		{err: connectors.ErrUnknownConnector, code: actions.NotFound, detail: "No such connector version is registered. GET /v1/connectors lists those that are loaded."},
 		{err: connectors.ErrTaken, code: alreadyExists, detail: "This version stands for other bytes already, and a version never changes; nothing was changed. Raise the version in the manifest and in the path."},
 		{err: connectors.ErrInUse, code: connectorInUse},
-		{err: audit.ErrCursor, code: actions.InvalidRequest, fields: badCursor()},
+		{err: trail.ErrCursor, code: actions.InvalidRequest, fields: badCursor()},
 	}
 }
 

@@ -24,6 +24,7 @@ import (
 	"holdfast.dev/gateway/internal/connectors"
 	"holdfast.dev/gateway/internal/ledger"
 	"holdfast.dev/gateway/internal/tenants"
+	"holdfast.dev/gateway/internal/trail"
 	"holdfast.dev/gateway/internal/usage"
 )
 
@@ -42,7 +43,7 @@ type service struct {
 	resolve      func(string, actions.Resolution) (actions.View, error)
 	authenticate func(string) (tenants.Principal, error)
 	specs        func() []connectors.Spec
-	query        func(ledger.Scope, audit.Filter, audit.Page) ([]audit.Entry, string, error)
+	query        func(ledger.Scope, audit.Filter, trail.Page) ([]audit.Entry, string, error)
 	report       func(ledger.Scope, usage.Query) (usage.Report, error)
 	appendRows   func(ledger.Scope, []audit.Row) error // nil: taken
 	register     func(audit.Caller, string, string, []byte) (connectors.Spec, bool, error)
@@ -82,7 +83,7 @@ func (s *service) Unregister(_ context.Context, _ audit.Caller, name, version st
 	return s.unregister(name, version)
 }
 
-func (s *service) Query(_ context.Context, scope ledger.Scope, f audit.Filter, p audit.Page) ([]audit.Entry, string, error) {
+func (s *service) Query(_ context.Context, scope ledger.Scope, f audit.Filter, p trail.Page) ([]audit.Entry, string, error) {
 	return s.query(scope, f, p)
 }
 

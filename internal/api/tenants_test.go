@@ -10,6 +10,7 @@ import (
 	"holdfast.dev/gateway/internal/audit"
 	"holdfast.dev/gateway/internal/ledger"
 	"holdfast.dev/gateway/internal/tenants"
+	"holdfast.dev/gateway/internal/trail"
 )
 
 func TestTenants(t *testing.T) {
@@ -83,7 +84,7 @@ func TestHostsView(t *testing.T) {
 		require.False(t, p.Can(tenants.ScopeDo) || p.Can(tenants.ScopeResolve) || p.Can(tenants.ScopeManage))
 		return nil, "", nil
 	}
-	g.query = func(s ledger.Scope, _ audit.Filter, _ audit.Page) ([]audit.Entry, string, error) {
+	g.query = func(s ledger.Scope, _ audit.Filter, _ trail.Page) ([]audit.Entry, string, error) {
 		require.Equal(t, ref.Scope, s)
 		return nil, "", nil
 	}

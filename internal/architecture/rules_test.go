@@ -50,6 +50,7 @@ func layers() []layer {
 		// Records; changes to tenants and connections carry their audit rows.
 		{pkg: "audit", may: "ledger seal strictjson"},
 		{pkg: "archive", may: "ledger strictjson audit"},
+		{pkg: "trail", may: "ledger audit archive"},
 		{pkg: "tenants", may: "ledger seal strictjson audit"},
 		{pkg: "connections", may: "ledger seal strictjson audit"},
 
@@ -68,11 +69,11 @@ func layers() []layer {
 
 		// The one path of a write, the front, the program.
 		{pkg: "actions", may: leaves + records + rules + "limits"},
-		{pkg: "api", may: leaves + records + rules + "actions limits usage ."},
+		{pkg: "api", may: leaves + records + rules + "actions limits usage trail ."},
 		{pkg: "examples/go"},            // a client, which knows only what is public
 		{pkg: "mcp", may: "strictjson"}, // beside api, which it speaks to as a client does
 		{pkg: "cmd/gateway", may: leaves + records + rules +
-			"actions archive limits usage oauth api mcp catalog connectors/manifest connectors/builtin connectors/workbench pebblestore redisstore telemetry sandbox"},
+			"actions limits usage archive trail oauth api mcp catalog connectors/manifest connectors/builtin connectors/workbench pebblestore redisstore telemetry sandbox"},
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 	"holdfast.dev/gateway/internal/ledger"
 )
 
+var scope = ledger.ScopeOf("acme")
+
 var counter = ledger.Key{Kind: ledger.Meta, ID: "n"}
 
 // add is a change that appends one mark to a value, carefully.
@@ -129,11 +131,17 @@ func TestAppendedRowsAreDatedByTheStore(t *testing.T) {
 		}
 		return next()
 	}}
-	require.NoError(t, audit.NewLog(slow).Append(t.Context(), scope, numbered(1, 2)...))
-	entries, _, err := audit.NewLog(store).Query(t.Context(), scope, audit.Filter{}, audit.Page{Limit: 10})
+	rows := []audit.Row{{Event: audit.Claimed, ActionID: "act_1"}, {Event: audit.Claimed, ActionID: "act_2"}}
+	require.NoError(t, audit.NewLog(slow).Append(t.Context(), scope, rows...))
+	found, err := store.Rows(t.Context(), scope, ledger.RowRange{Limit: 10})
 	require.NoError(t, err)
-	require.Equal(t, []string{"1", "2"}, ids(entries))
-	require.Equal(t, noon.Add(5*time.Second), entries[0].At)
+	require.Len(t, found, 2)
+	for i, stored := range found {
+		row, err := audit.Decode(stored.Data)
+		require.NoError(t, err)
+		require.Equal(t, rows[i].ActionID, row.ActionID)
+		require.Equal(t, noon.Add(5*time.Second), row.At)
+	}
 }
 
 // A deleted tenant's scope takes no more changes, not even one that was decided
@@ -158,4 +166,11 @@ func TestClosedScopeIsNotChanged(t *testing.T) {
 
 	_, err = audit.Change(t.Context(), store, ledger.ScopeOf("other"), fetch(), add)
 	require.NoError(t, err)
+}
+
+func TestStoreErrorsReachTheCaller(t *testing.T) {
+	store, _ := openStore(t)
+	log := audit.NewLog(store)
+	require.NoError(t, store.Close())
+	require.ErrorIs(t, log.Append(t.Context(), scope, audit.Row{Event: audit.Claimed}), ledger.ErrUnavailable)
 }

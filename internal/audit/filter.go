@@ -59,14 +59,17 @@ func terms(event, connection, action, actionID, keyID, identity, outcome string,
 	return all
 }
 
-// all says whether the filter selects by time at most.
-func (f Filter) all() bool {
+// All says whether the filter selects every row.
+func (f Filter) All() bool { return f.TimeOnly() && f.Since.IsZero() && f.Until.IsZero() }
+
+// TimeOnly says whether the filter selects by time at most.
+func (f Filter) TimeOnly() bool {
 	return f.Event == "" && f.Connection == "" && f.Action == "" && f.ActionID == "" && f.KeyID == "" &&
 		f.Identity == "" && f.Outcome == "" && len(f.Meta) == 0
 }
 
-// none says whether no time is late and early enough.
-func (f Filter) none() bool {
+// Nothing says whether no time is late and early enough.
+func (f Filter) Nothing() bool {
 	return !f.Since.IsZero() && !f.Until.IsZero() && !f.Since.Before(f.Until)
 }
 
@@ -74,10 +77,10 @@ func (f Filter) during(t time.Time) bool {
 	return (f.Since.IsZero() || !t.Before(f.Since)) && (f.Until.IsZero() || t.Before(f.Until))
 }
 
-// stored bounds the time at which the store appended a row that the filter
+// Stored bounds the time at which the store appended a row that the filter
 // selects. It dates a row when it appends it, the row shows the time its writer
 // believed it was, and the two may be ledger.Drift apart.
-func (f Filter) stored() (from, to time.Time) {
+func (f Filter) Stored() (from, to time.Time) {
 	if !f.Since.IsZero() {
 		from = f.Since.Add(-ledger.Drift)
 	}

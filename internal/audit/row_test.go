@@ -215,6 +215,17 @@ func TestEventsAreTheContracts(t *testing.T) {
 	require.Equal(t, ofDo, strings.Join(plain, ", "))
 }
 
+// The archive keeps the terms of a segment's rows to know where not to look.
+func TestTermsOfARow(t *testing.T) {
+	require.Equal(t, []string{
+		"event=succeeded", "connection=billing", "action=create_invoice", "action_id=act_1", "key_id=k1",
+		"identity=9f2c000000000000", "outcome=succeeded", "meta.call=a\"b\n", "meta.run=7",
+	}, audit.Terms(full()))
+	require.Equal(t, []string{"event=lapsed"}, audit.Terms(audit.Row{Event: audit.Lapsed, Actor: audit.System(), Subject: "s"}))
+	require.Equal(t, []string{"key_id=k1", "meta.a="}, audit.Filter{KeyID: "k1", Meta: map[string]string{"a": ""}}.Terms())
+	require.Empty(t, audit.Filter{Since: noon, Until: noon}.Terms())
+}
+
 func TestAppendDatesRowsWithTheStep(t *testing.T) {
 	step := ledger.Step{At: noon}
 	caller := audit.Caller{Tenant: "acme", Actor: audit.Actor{Kind: audit.KindKey, KeyID: "k1"}, Front: "mcp", RequestID: "r", TraceID: "t"}

@@ -44,7 +44,6 @@ func openStore(t *testing.T) (ledger.Store, *clock) {
 type faulty struct {
 	ledger.Store
 	apply func(next func() (ledger.Result, error), step ledger.Step) (ledger.Result, error)
-	rows  func(r ledger.RowRange)
 }
 
 func (f *faulty) Apply(ctx context.Context, scope ledger.Scope, step ledger.Step) (ledger.Result, error) {
@@ -53,11 +52,4 @@ func (f *faulty) Apply(ctx context.Context, scope ledger.Scope, step ledger.Step
 		return next()
 	}
 	return f.apply(next, step)
-}
-
-func (f *faulty) Rows(ctx context.Context, scope ledger.Scope, r ledger.RowRange) ([]ledger.Row, error) {
-	if f.rows != nil {
-		f.rows(r)
-	}
-	return f.Store.Rows(ctx, scope, r)
 }

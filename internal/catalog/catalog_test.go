@@ -20,6 +20,7 @@ import (
 	"holdfast.dev/gateway/internal/connectors/connectortest"
 	"holdfast.dev/gateway/internal/ledger"
 	"holdfast.dev/gateway/internal/pebblestore"
+	"holdfast.dev/gateway/internal/trail"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -52,7 +53,7 @@ func TestManifestsAreKeptOnceAndFound(t *testing.T) {
 	_, err = c.Latest(t.Context(), "x@2")
 	require.ErrorIs(t, err, connectors.ErrNotKept)
 
-	rows, _, err := audit.NewLog(store).Query(t.Context(), ledger.Platform, audit.Filter{}, audit.Page{Limit: 10})
+	rows, _, err := trail.New(store, nil).Query(t.Context(), ledger.Platform, audit.Filter{}, trail.Page{Limit: 10})
 	require.NoError(t, err)
 	require.Len(t, rows, 2, "saving again leaves no row")
 	require.Equal(t, audit.ConnectorRegistered, rows[0].Event)
@@ -141,7 +142,7 @@ func TestVersionsAreRegisteredForAllReplicas(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, found.Claimable, "what was written with it can be read, nothing new is")
 
-	rows, _, err := audit.NewLog(store).Query(t.Context(), ledger.Platform, audit.Filter{}, audit.Page{Limit: 10})
+	rows, _, err := trail.New(store, nil).Query(t.Context(), ledger.Platform, audit.Filter{}, trail.Page{Limit: 10})
 	require.NoError(t, err)
 	events := map[audit.Event]int{}
 	for _, row := range rows {

@@ -16,6 +16,7 @@ import (
 	"holdfast.dev/gateway/internal/ledger"
 	"holdfast.dev/gateway/internal/pebblestore"
 	"holdfast.dev/gateway/internal/seal"
+	"holdfast.dev/gateway/internal/trail"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -106,7 +107,7 @@ func inFlight(context.Context, ledger.Scope, string) (bool, error) { return true
 // rows returns the tenant's audit rows, oldest first.
 func (f *fixture) rows() []audit.Row {
 	f.Helper()
-	found, next, err := audit.NewLog(f.store).Query(f.Context(), f.tenant, audit.Filter{}, audit.Page{Limit: audit.MaxPage})
+	found, next, err := trail.New(f.store, nil).Query(f.Context(), f.tenant, audit.Filter{}, trail.Page{Limit: trail.MaxPage})
 	require.NoError(f, err)
 	require.Empty(f, next)
 	rows := make([]audit.Row, len(found))
