@@ -90,7 +90,6 @@ func homes() []home {
 		{module: "github.com/labstack/echo/v4", only: "api cmd/gateway"},
 		{module: "github.com/redis/go-redis/v9", only: "redisstore"},
 		{module: "github.com/cockroachdb/pebble/v2", only: "pebblestore"},
-		{module: "github.com/gowebpki/jcs", only: "strictjson"},
 		{module: "cel.dev/cel-go", only: "connectors/manifest"},
 		{module: "github.com/spf13/cobra", only: "cmd/gateway"},
 		{module: "github.com/modelcontextprotocol/go-sdk", only: "mcp"},
@@ -105,6 +104,7 @@ func testOnly() []string {
 		"github.com/google/go-cmp",
 		"go.uber.org/goleak",
 		"pgregory.net/rapid",
+		"github.com/gowebpki/jcs", // the oracle of strictjson
 		"net/http/httptest",
 		"github.com/prometheus/client_golang/prometheus/testutil",
 	}

@@ -15,7 +15,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
-	"io"
+	"sync"
 
 	"holdfast.dev/gateway/internal/strictjson"
 )
@@ -80,44 +80,58 @@ func Derive(in Input) (Result, error) {
 	if in.TenantID == "" || in.ConnectionID == "" || in.Action == "" {
 		return Result{}, ErrIncomplete
 	}
-	canonical, err := strictjson.CanonicalWithout(in.Body, in.Ignore)
+	room := buffers.Get().(*[]byte)
+	defer giveBack(room)
+	// The canonical form is written where it is hashed.
+	text, length := preimage((*room)[:0], in, tagDerived)
+	text, err := strictjson.AppendCanonicalWithout(text, in.Body, in.Ignore)
 	if err != nil {
 		return Result{}, err
 	}
-	if canonical[0] != '{' {
+	*room = text
+	if text[length+8] != '{' {
 		return Result{}, &strictjson.Error{Reason: "the body must be a JSON object"}
 	}
-	derived := digest(in, tagDerived, canonical)
+	derived := digest(text, length)
 	if in.Key == "" {
 		return Result{Identity: derived, Fingerprint: Fingerprint(derived), Source: Derived}, nil
 	}
 	if err := CheckKey(in.Key); err != nil {
 		return Result{}, err
 	}
-	supplied := digest(in, tagSupplied, []byte(in.Key))
+	text, length = preimage(text[:0], in, tagSupplied)
+	text = append(text, in.Key...)
+	*room = text
+	supplied := digest(text, length)
 	return Result{Identity: supplied, Fingerprint: Fingerprint(derived), Source: Supplied}, nil
 }
 
-func digest(in Input, tag string, last []byte) (sum Identity) {
-	h := sha256.New()
-	preimage(h, in, tag, last)
-	h.Sum(sum[:0])
-	return sum
+// digest hashes a preimage whose last field, behind its length at length, is
+// complete.
+func digest(text []byte, length int) Identity {
+	binary.BigEndian.PutUint64(text[length:], uint64(len(text)-length-8))
+	return sha256.Sum256(text)
 }
 
-// preimage writes what is hashed: each field after its length, so that no byte
-// can move from one field to the next without changing the whole.
-func preimage(h io.Writer, in Input, tag string, last []byte) {
+// preimage appends every field but the last, each after its length in bytes as
+// an unsigned 64-bit big-endian integer, so that no field can borrow bytes from
+// its neighbour, and room for the length of the last.
+func preimage(dst []byte, in Input, tag string) (text []byte, length int) {
 	for _, field := range [...]string{tag, in.TenantID, in.ConnectionID, in.Action} {
-		writeField(h, []byte(field))
+		dst = binary.BigEndian.AppendUint64(dst, uint64(len(field)))
+		dst = append(dst, field...)
 	}
-	writeField(h, last)
+	return binary.BigEndian.AppendUint64(dst, 0), len(dst)
 }
 
-// writeField never fails: a hash.Hash takes every write.
-func writeField(h io.Writer, field []byte) {
-	var length [8]byte
-	binary.BigEndian.PutUint64(length[:], uint64(len(field)))
-	_, _ = h.Write(length[:])
-	_, _ = h.Write(field)
+// buffers is room for preimages, so that an identity costs no allocation.
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// maxKept is the largest buffer, in bytes, that waits for the next identity.
+const maxKept = 64 << 10
+
+func giveBack(room *[]byte) {
+	if cap(*room) <= maxKept {
+		buffers.Put(room)
+	}
 }

@@ -16,14 +16,18 @@ import (
 // fields is tag, tenant, connection, action, and body or key.
 type fields [5]string
 
-func (f fields) preimage() []byte {
-	var b bytes.Buffer
-	preimage(&b, Input{TenantID: f[1], ConnectionID: f[2], Action: f[3]}, f[0], []byte(f[4]))
-	return b.Bytes()
+func (f fields) build() (text []byte, length int) {
+	text, length = preimage(nil, Input{TenantID: f[1], ConnectionID: f[2], Action: f[3]}, f[0])
+	return append(text, f[4]...), length
 }
 
-func (f fields) digest() Identity {
-	return digest(Input{TenantID: f[1], ConnectionID: f[2], Action: f[3]}, f[0], []byte(f[4]))
+func (f fields) digest() Identity { return digest(f.build()) }
+
+// preimage is what digest hashes.
+func (f fields) preimage() []byte {
+	text, length := f.build()
+	_ = digest(text, length) // writes the length of the last field
+	return text
 }
 
 // parse is the inverse. That there is one proves that no two requests are

@@ -3,35 +3,34 @@ package strictjson
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"strings"
-
-	"github.com/gowebpki/jcs"
 )
 
-// errCanonical hides the cause: it would quote the document.
-var errCanonical = errors.New("canonicalise JSON: the canonical form refused what the check accepted")
-
 // Canonical returns the RFC 8785 form of raw, or the *Error of Check.
-func Canonical(raw []byte) ([]byte, error) {
-	if err := Check(raw); err != nil {
+func Canonical(raw []byte) ([]byte, error) { return AppendCanonical(nil, raw) }
+
+// AppendCanonical is Canonical onto the end of dst. It allocates nothing but
+// room in dst, unless a member name has escapes, or an object with more than 32
+// members does not stand in canonical order.
+func AppendCanonical(dst, raw []byte) ([]byte, error) {
+	c := borrow(raw)
+	defer c.release()
+	c.write, c.out = true, dst
+	if err := c.document(); err != nil {
 		return nil, err
 	}
-	return transform(raw)
+	return c.out, nil
 }
 
-func transform(checked []byte) ([]byte, error) {
-	canonical, err := jcs.Transform(checked)
-	if err != nil {
-		return nil, errCanonical
+// AppendCanonicalWithout is AppendCanonical with the object members left out
+// that the JSON Pointers in ignore name. A pointer that meets an array, or
+// nothing, leaves the document as it is. All of raw is checked, the members left
+// out included. The error is an *Error about raw, or wraps ErrPointer.
+func AppendCanonicalWithout(dst, raw []byte, ignore []string) ([]byte, error) {
+	if len(ignore) == 0 {
+		return AppendCanonical(dst, raw)
 	}
-	return canonical, nil
-}
-
-// CanonicalWithout is Canonical with the object members left out that the JSON
-// Pointers in ignore name. A pointer that meets an array, or nothing, leaves
-// the document as it is. All of raw is checked, the members left out included.
-// The error is an *Error about raw, or wraps ErrPointer.
-func CanonicalWithout(raw []byte, ignore []string) ([]byte, error) {
 	cut, err := cutsOf(ignore)
 	if err != nil {
 		return nil, err
@@ -39,14 +38,50 @@ func CanonicalWithout(raw []byte, ignore []string) ([]byte, error) {
 	if err := Check(raw); err != nil {
 		return nil, err
 	}
-	if len(cut) == 0 {
-		return transform(raw)
-	}
 	rest, err := cut.from(make([]byte, 0, len(raw)), raw)
 	if err != nil {
 		return nil, err
 	}
-	return transform(rest)
+	return AppendCanonical(dst, rest)
+}
+
+// order puts the members of the innermost object, whose canonical forms stand at
+// the end of out, into canonical order.
+func (c *checker) order(f *frame) {
+	own := c.members[f.base:]
+	slices.SortFunc(own, func(a, b placed) int { return compareNames(a.name, b.name) })
+	sorted := c.spare[:0]
+	for i, m := range own {
+		if i > 0 {
+			sorted = append(sorted, ',')
+		}
+		sorted = append(sorted, c.out[m.from:m.to]...)
+	}
+	copy(c.out[f.start:], sorted)
+	c.spare = sorted
+}
+
+// compareNames compares as RFC 8785 section 3.2.3 asks: by UTF-16 code units.
+// That is the order of UTF-8 bytes, except that a character beyond U+FFFF, whose
+// first unit is a surrogate, stands before U+E000 to U+FFFF.
+func compareNames(a, b []byte) int {
+	for i := range min(len(a), len(b)) {
+		x, y := a[i], b[i]
+		if x == y {
+			continue
+		}
+		// First bytes of such characters; elsewhere in a character no byte is
+		// that high, and two that differ there began alike.
+		const beyond, private = 0xf0, 0xee
+		if x >= beyond && y >= private && y < beyond {
+			return -1
+		}
+		if y >= beyond && x >= private && x < beyond {
+			return 1
+		}
+		return int(x) - int(y)
+	}
+	return len(a) - len(b)
 }
 
 // ErrPointer is the error for a text that is no JSON Pointer to a member.

@@ -3,6 +3,7 @@ package strictjson
 import (
 	"bytes"
 	"strconv"
+	"sync"
 )
 
 // Check accepts raw if it is exactly one JSON value by the grammar of RFC 8259,
@@ -17,8 +18,8 @@ import (
 //
 // The error is an *Error. Time is linear in len(raw); nothing recurses.
 func Check(raw []byte) error {
-	// Room for an ordinary body, so that these stay the only allocations.
-	c := checker{raw: raw, frames: make([]frame, 0, 8), names: make([][]byte, 0, smallObject)}
+	c := borrow(raw)
+	defer c.release()
 	if err := c.document(); err != nil {
 		return err
 	}
@@ -35,19 +36,65 @@ type frame struct {
 	// inside says that the current member or element is known, hence part of
 	// the pointer; between a comma and the next name it is not.
 	inside bool
-	count  int
-	name   []byte // of the current member, unescaped
-	base   int    // where this object's names begin in checker.names
-	large  map[string]struct{}
+	// ordered says that the members so far stand in canonical order. Then none
+	// occurs twice, and none has to be moved.
+	ordered bool
+	count   int
+	name    []byte // of the current member, unescaped
+	base    int    // where this object's members begin in checker.members
+	start   int    // where the canonical form of the first member begins
+	taken   map[string]struct{}
 }
 
+// placed is a member of an open object.
+type placed struct {
+	name     []byte // unescaped
+	from, to int    // its canonical form, name included
+}
+
+// checker goes through a document once. It checks it and, where out is wanted,
+// writes its canonical form as it goes.
 type checker struct {
 	raw    []byte
 	pos    int
 	frames []frame
-	// names holds the member names of the open objects, innermost last, as
-	// long as their object is small.
-	names [][]byte
+	// members holds those of the open objects, innermost last.
+	members []placed
+
+	write bool
+	out   []byte
+	spare []byte // room for putting members in order
+}
+
+// checkers keeps the room that a check needs, so that it allocates nothing.
+var checkers = sync.Pool{New: func() any {
+	return &checker{frames: make([]frame, 0, 8), members: make([]placed, 0, smallObject)}
+}}
+
+func borrow(raw []byte) *checker {
+	c := checkers.Get().(*checker)
+	c.raw = raw
+	return c
+}
+
+// Bounds of what one checker keeps for the next document.
+const (
+	keptMembers = 256
+	keptBytes   = 64 << 10
+)
+
+// release forgets the document and gives the room back.
+func (c *checker) release() {
+	if cap(c.members) > keptMembers {
+		c.members = nil
+	}
+	if cap(c.spare) > keptBytes {
+		c.spare = nil
+	}
+	clear(c.frames[:cap(c.frames)])
+	clear(c.members[:cap(c.members)])
+	*c = checker{frames: c.frames[:0], members: c.members[:0], spare: c.spare[:0]}
+	checkers.Put(c)
 }
 
 func (c *checker) document() *Error {
@@ -84,7 +131,10 @@ func (c *checker) value() (opened bool, err *Error) {
 	case '{', '[':
 		return true, c.open(b == '{')
 	case '"':
-		_, _, err = c.text()
+		token, escaped, err := c.text()
+		if c.write && err == nil {
+			c.out = appendText(c.out, token, escaped)
+		}
 		return false, err
 	case 't':
 		return false, c.literal("true")
@@ -104,8 +154,11 @@ func (c *checker) open(object bool) *Error {
 	if len(c.frames) == MaxDepth {
 		return c.fail("this is nested deeper than " + strconv.Itoa(MaxDepth) + " levels")
 	}
+	if c.write {
+		c.out = append(c.out, c.raw[c.pos])
+	}
 	c.pos++
-	c.frames = append(c.frames, frame{object: object, base: len(c.names)})
+	c.frames = append(c.frames, frame{object: object, ordered: true, base: len(c.members), start: len(c.out)})
 	return nil
 }
 
@@ -126,10 +179,16 @@ func (c *checker) next() (more bool, err *Error) {
 	for len(c.frames) > 0 {
 		f := c.top()
 		f.inside = false
+		if c.write && f.object {
+			c.members[len(c.members)-1].to = len(c.out)
+		}
 		c.space()
 		switch b := c.peek(); {
 		case b == ',':
 			c.pos++
+			if c.write {
+				c.out = append(c.out, ',')
+			}
 			c.space()
 			return true, c.enter()
 		case b == f.closing():
@@ -167,6 +226,10 @@ func (c *checker) enter() *Error {
 		c.pos = start
 		return c.fail("this member name occurs more than once in its object")
 	}
+	c.members = append(c.members, placed{name: f.name, from: len(c.out)})
+	if c.write {
+		c.out = append(appendText(c.out, token, escaped), ':')
+	}
 	if c.space(); c.peek() != ':' {
 		return c.unexpected("a colon after the member name")
 	}
@@ -175,35 +238,45 @@ func (c *checker) enter() *Error {
 	return nil
 }
 
-// claim records the current name of the innermost object; false if it is taken.
+// claim says whether the current name of the innermost object, which is not
+// among its members yet, is the first of its kind.
 func (c *checker) claim(f *frame) bool {
-	if f.large != nil {
-		_, taken := f.large[string(f.name)]
-		f.large[string(f.name)] = struct{}{}
-		return !taken
-	}
-	own := c.names[f.base:]
-	for _, n := range own {
-		if bytes.Equal(n, f.name) {
-			return false
+	own := c.members[f.base:]
+	if f.ordered {
+		if len(own) == 0 || compareNames(own[len(own)-1].name, f.name) < 0 {
+			return true
 		}
+		f.ordered = false
 	}
-	if len(own) < smallObject {
-		c.names = append(c.names, f.name)
+	if f.taken == nil && len(own) < smallObject {
+		for i := range own {
+			if bytes.Equal(own[i].name, f.name) {
+				return false
+			}
+		}
 		return true
 	}
-	f.large = make(map[string]struct{}, 2*smallObject)
-	for _, n := range own {
-		f.large[string(n)] = struct{}{}
+	if f.taken == nil {
+		f.taken = make(map[string]struct{}, 2*len(own))
+		for i := range own {
+			f.taken[string(own[i].name)] = struct{}{}
+		}
 	}
-	f.large[string(f.name)] = struct{}{}
-	c.names = c.names[:f.base]
-	return true
+	_, taken := f.taken[string(f.name)]
+	f.taken[string(f.name)] = struct{}{}
+	return !taken
 }
 
 func (c *checker) close() {
+	f := c.top()
+	if c.write {
+		if !f.ordered {
+			c.order(f)
+		}
+		c.out = append(c.out, f.closing())
+	}
 	c.pos++
-	c.names = c.names[:c.top().base]
+	c.members = c.members[:f.base]
 	c.frames = c.frames[:len(c.frames)-1]
 }
 
@@ -219,6 +292,9 @@ func (f *frame) closing() byte {
 func (c *checker) literal(word string) *Error {
 	if !bytes.HasPrefix(c.raw[c.pos:], []byte(word)) {
 		return c.unexpected("a JSON value")
+	}
+	if c.write {
+		c.out = append(c.out, word...)
 	}
 	c.pos += len(word)
 	return nil

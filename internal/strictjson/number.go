@@ -25,11 +25,38 @@ func (c *checker) number() *Error {
 	if size > MaxNumber {
 		return c.fail("this number is longer than " + strconv.Itoa(MaxNumber) + " characters; send it as a string")
 	}
-	if !n.exact() {
+	token := c.raw[c.pos : c.pos+size]
+	if n.plain() {
+		if c.write {
+			c.out = append(c.out, token...)
+		}
+		c.pos += size
+		return nil
+	}
+	var room [maxDigits]byte
+	significand, power, ok := n.normal(room[:0])
+	if !ok || !exact(significand, power) {
 		return c.fail(inexactNumber)
+	}
+	if c.write {
+		c.out = appendNumber(c.out, token[0] == '-', significand, power)
 	}
 	c.pos += size
 	return nil
+}
+
+// plain says, without looking at the number's value, that it is exact and its
+// own canonical form: up to 15 digits, no exponent, no zero at the end of the
+// fraction, and not so small that the canonical form has an exponent. It is
+// often wrong about others.
+func (n numeral) plain() bool {
+	if len(n.exponent) > 0 || len(n.whole)+len(n.fraction) > 15 {
+		return false
+	}
+	if len(n.fraction) == 0 {
+		return n.whole[0] != '0' // -0 is written 0
+	}
+	return n.fraction[len(n.fraction)-1] != '0' && (n.whole[0] != '0' || n.fraction[0] != '0')
 }
 
 // splitNumber reads a number by the grammar of RFC 8259 section 6; size is 0 if
@@ -69,15 +96,11 @@ func digits(raw []byte, from int) (run []byte, end int) {
 	return raw[from:end], end
 }
 
-// exact says whether the decimal value is exactly the one its double prints
-// back. The comparison is made on digits. The sign plays no part: doubles are
-// symmetrical, and -0 has the value of 0.
-func (n numeral) exact() bool {
-	var room [maxDigits]byte
-	significand, power, ok := n.normal(room[:0])
+// exact says whether the decimal value d.ddd x 10^power is exactly the one its
+// double prints back. The comparison is made on digits. The sign plays no part:
+// doubles are symmetrical, and -0 has the value of 0.
+func exact(significand []byte, power int) bool {
 	switch {
-	case !ok:
-		return false
 	case len(significand) == 0:
 		return true
 	// A double keeps any 15 digits across its normal range (DBL_DIG), so both
@@ -92,6 +115,46 @@ func (n numeral) exact() bool {
 		return false
 	}
 	return bytes.Equal(written, strconv.AppendFloat(back[:0], double, 'e', -1, 64))
+}
+
+// appendNumber writes d.ddd x 10^power as ECMAScript does (Number::toString with
+// radix 10, https://tc39.es/ecma262/#sec-numeric-types-number-tostring), which
+// RFC 8785 section 3.2.2.3 asks for. The digits of an exact number are the ones
+// its double prints, so no double is needed.
+func appendNumber(dst []byte, negative bool, significand []byte, power int) []byte {
+	if len(significand) == 0 {
+		return append(dst, '0') // also for -0
+	}
+	if negative {
+		dst = append(dst, '-')
+	}
+	switch point := power + 1; {
+	case power > 20 || power < -6:
+		dst = append(dst, significand[0])
+		if len(significand) > 1 {
+			dst = append(append(dst, '.'), significand[1:]...)
+		}
+		dst = append(dst, 'e')
+		if power > 0 {
+			dst = append(dst, '+')
+		}
+		return strconv.AppendInt(dst, int64(power), 10)
+	case point <= 0:
+		dst = append(dst, "0."...)
+		return append(appendZeros(dst, -point), significand...)
+	case point < len(significand):
+		dst = append(append(dst, significand[:point]...), '.')
+		return append(dst, significand[point:]...)
+	default:
+		return appendZeros(append(dst, significand...), point-len(significand))
+	}
+}
+
+func appendZeros(dst []byte, n int) []byte {
+	for range n {
+		dst = append(dst, '0')
+	}
+	return dst
 }
 
 // maxDigits is the most significant digits a printed double has.

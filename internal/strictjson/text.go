@@ -3,6 +3,8 @@ package strictjson
 import (
 	"bytes"
 	"encoding/json"
+	"strings"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -19,6 +21,14 @@ const (
 func (c *checker) text() (token []byte, escaped bool, err *Error) {
 	start := c.pos
 	for i := start + 1; i < len(c.raw); {
+		for plainText[c.raw[i]] {
+			if i++; i == len(c.raw) {
+				break
+			}
+		}
+		if i == len(c.raw) {
+			break
+		}
 		switch b := c.raw[i]; {
 		case b == '"':
 			c.pos = i + 1
@@ -34,8 +44,6 @@ func (c *checker) text() (token []byte, escaped bool, err *Error) {
 		case b < ' ':
 			c.pos = i
 			return nil, false, c.fail(badControl)
-		case b < utf8.RuneSelf:
-			i++
 		default:
 			_, size := utf8.DecodeRune(c.raw[i:])
 			if size == 1 {
@@ -48,6 +56,15 @@ func (c *checker) text() (token []byte, escaped bool, err *Error) {
 	c.pos = len(c.raw)
 	return nil, false, c.unexpected("the closing quote of a string")
 }
+
+// plainText marks the bytes of a string that stand for themselves: ASCII but for
+// control characters, the quote and the backslash.
+var plainText = func() (plain [256]bool) {
+	for b := byte(' '); b < utf8.RuneSelf; b++ {
+		plain[b] = b != '"' && b != '\\'
+	}
+	return plain
+}()
 
 // escape measures the escape at the start of raw: a pair of surrogates is one.
 func escape(raw []byte) (size int, reason string) {
@@ -90,6 +107,65 @@ func codeUnit(raw []byte) (unit rune, ok bool) {
 		}
 	}
 	return unit, true
+}
+
+// appendText writes the canonical form of a sound string token: RFC 8785 section
+// 3.2.2.2 escapes the quote, the backslash and control characters, and nothing
+// else. Without an escape a sound token is its own canonical form.
+func appendText(dst, token []byte, escaped bool) []byte {
+	if !escaped {
+		return append(dst, token...)
+	}
+	for i := 0; i < len(token); {
+		if token[i] != '\\' {
+			dst = append(dst, token[i])
+			i++
+			continue
+		}
+		r, size := unescape(token[i:])
+		dst = appendEscaped(dst, r)
+		i += size
+	}
+	return dst
+}
+
+// unescape reads the sound escape at the start of raw.
+func unescape(raw []byte) (r rune, size int) {
+	if raw[1] != 'u' {
+		if i := strings.IndexByte("bfnrt", raw[1]); i >= 0 {
+			return rune("\b\f\n\r\t"[i]), 2
+		}
+		return rune(raw[1]), 2
+	}
+	r, _ = codeUnit(raw)
+	if utf16.IsSurrogate(r) {
+		low, _ := codeUnit(raw[6:])
+		return utf16.DecodeRune(r, low), 12
+	}
+	return r, 6
+}
+
+// appendEscaped writes a character inside a canonical string.
+func appendEscaped(dst []byte, r rune) []byte {
+	switch r {
+	case '"', '\\':
+		return append(dst, '\\', byte(r))
+	case '\b':
+		return append(dst, `\b`...)
+	case '\f':
+		return append(dst, `\f`...)
+	case '\n':
+		return append(dst, `\n`...)
+	case '\r':
+		return append(dst, `\r`...)
+	case '\t':
+		return append(dst, `\t`...)
+	}
+	if r < ' ' {
+		const digits = "0123456789abcdef"
+		return append(dst, '\\', 'u', '0', '0', digits[r>>4], digits[r&0xf])
+	}
+	return utf8.AppendRune(dst, r)
 }
 
 // nameOf returns the string a sound token stands for. Without an escape it is
