@@ -31,7 +31,6 @@ import (
 	"holdfast.dev/gateway/internal/redisstore"
 	"holdfast.dev/gateway/internal/telemetry"
 	"holdfast.dev/gateway/internal/tenants"
-	"holdfast.dev/gateway/internal/trail"
 	"holdfast.dev/gateway/internal/usage"
 	"holdfast.dev/gateway/internal/wire"
 )
