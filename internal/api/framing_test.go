@@ -3,6 +3,7 @@ package api_test
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -103,8 +104,33 @@ func TestAmbiguousFramingIsRefused(t *testing.T) {
 			require.True(t, strings.HasPrefix(answer, "HTTP/1.1 400 "), "%q", answer)
 			require.Contains(t, answer, "Connection: close")
 			require.Equal(t, 1, strings.Count(answer, "HTTP/1.1 "), "one answer: %q", answer)
+			isProblem(t, answer, 400, "invalid_request")
 		})
 	}
+}
+
+// isProblem insists that bytes from the wire are one whole problem.
+func isProblem(t *testing.T, answer string, status int, code string) {
+	t.Helper()
+	r, err := http.ReadResponse(bufio.NewReader(strings.NewReader(answer)), nil)
+	require.NoError(t, err, "%q", answer)
+	defer r.Body.Close()
+	body, err := io.ReadAll(r.Body)
+	require.NoError(t, err)
+	require.Equal(t, status, r.StatusCode)
+	require.True(t, r.Close)
+	require.Equal(t, "application/problem+json", r.Header.Get("Content-Type"))
+	require.Equal(t, "no-store", r.Header.Get("Cache-Control"))
+	var p struct {
+		Status    int
+		Code      string
+		RequestID string `json:"request_id"`
+	}
+	require.NoError(t, json.Unmarshal(body, &p), "%q", answer)
+	require.Equal(t, status, p.Status)
+	require.Equal(t, code, p.Code)
+	require.NotEmpty(t, p.RequestID)
+	require.Equal(t, r.Header.Get("Request-Id"), p.RequestID)
 }
 
 // What is sound passes, in whatever pieces it arrives.
@@ -177,5 +203,5 @@ func TestNoInflationAndNoOverride(t *testing.T) {
 func TestHeadIsBounded(t *testing.T) {
 	g := newGateway(t)
 	answer := exchange(t, listening(t, g), "GET /openapi.yaml HTTP/1.1\r\nHost: x\r\nX-A: "+strings.Repeat("a", 64<<10)+"\r\n\r\n")
-	require.True(t, strings.HasPrefix(answer, "HTTP/1.1 431 "), "%q", answer[:min(len(answer), 200)])
+	isProblem(t, answer, 431, "too_large")
 }

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"net/http"
 	"strconv"
 	"time"
@@ -124,6 +125,7 @@ type field struct {
 // handler returns it and one place answers.
 type problem struct {
 	code       actions.Code
+	status     int // 0: the code's
 	detail     string
 	next       actions.Next
 	retryAfter time.Duration
@@ -154,7 +156,7 @@ func (p *problem) encode(requestID string) []byte {
 	o := newObject(1024)
 	o.text("type", "/problems/"+string(p.code))
 	o.text("title", k.title)
-	o.number("status", int64(k.status))
+	o.number("status", int64(cmp.Or(p.status, k.status)))
 	o.text("code", string(p.code))
 	o.text("detail", or(p.detail, k.detail))
 	o.text("next", or(string(p.next), string(k.next)))
