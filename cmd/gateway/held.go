@@ -35,6 +35,7 @@ type heldCommands struct {
 type heldAction struct {
 	ID         string    `json:"id"`
 	State      string    `json:"state"`
+	Unreadable bool      `json:"unreadable"`
 	Connection string    `json:"connection"`
 	Action     string    `json:"action"`
 	CreatedAt  time.Time `json:"created_at"`
@@ -115,6 +116,10 @@ func heldTable(w io.Writer, rows []json.RawMessage, now time.Time) error {
 		var a heldAction
 		if err := json.Unmarshal(raw, &a); err != nil {
 			return errors.New("the answer is not what a gateway answers")
+		}
+		if a.Unreadable {
+			_, _ = fmt.Fprintf(t, "%s\t?\t?\t%s\t?\tunreadable\tmanual\tno\n", a.ID, age(now.Sub(a.CreatedAt)))
+			continue
 		}
 		how, itself := "manual", "no"
 		if a.Check != nil {

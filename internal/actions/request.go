@@ -42,6 +42,11 @@ type View struct {
 	Replays int64
 	Check   *Check // of a held write
 	Warning string // beside a resolution that a person should know more about
+
+	// Lost is the id, and LostAt about the time of the claim, of an action in a
+	// list that cannot be read; the rest is empty then.
+	Lost   string
+	LostAt time.Time
 }
 
 // Check tells a person or an agent how to find out about a held write.

@@ -98,6 +98,10 @@ func (s *Service) List(ctx context.Context, p tenants.Principal, f ListFilter, c
 	}
 	views := make([]View, 0, len(found))
 	for _, f := range found {
+		if f.Record == nil {
+			views = append(views, View{Lost: f.Lost.String(), LostAt: f.LostAt})
+			continue
+		}
 		v, err := s.view(ctx, p, f)
 		if err != nil {
 			return nil, "", err

@@ -62,6 +62,13 @@ func (h *actionsHandler) listFor(c *call, p tenants.Principal, also ...string) e
 		return err
 	}
 	return c.json(http.StatusOK, encodePage(len(views), next, func(i int, o *object) {
+		if views[i].Lost != "" {
+			// Whatever it is, it is shown: nobody may think that it is not there.
+			o.text("id", views[i].Lost)
+			o.flag("unreadable", true)
+			o.time("created_at", views[i].LostAt)
+			return
+		}
 		views[i].Answer = nil
 		writeView(o, views[i])
 	}))

@@ -72,6 +72,13 @@ func TestListActions(t *testing.T) {
 	require.NotContains(t, string(a.body), `"result"`, "results stay out of lists")
 	require.Equal(t, "next", a.json()["next_cursor"])
 
+	lost := "act_01M8MJ56KJMRW8MFNY6FM36R2N"
+	g.list = func(tenants.Principal, actions.ListFilter, string, int) ([]actions.View, string, error) {
+		return []actions.View{{Lost: lost, LostAt: created}, {Record: succeeded()}}, "", nil
+	}
+	page := g.send("GET", "/v1/actions", "").json()["data"].([]any)
+	require.Equal(t, map[string]any{"id": lost, "unreadable": true, "created_at": "2026-11-29T16:04:05.678Z"}, page[0])
+	require.Len(t, page, 2)
 	g.list = func(_ tenants.Principal, f actions.ListFilter, _ string, limit int) ([]actions.View, string, error) {
 		require.Zero(t, f)
 		require.Equal(t, 50, limit)

@@ -18,6 +18,11 @@ type Found struct {
 	Answer  []byte // of a success whose window has not ended; Get has it, List has not
 	Replays int64
 	Now     time.Time
+
+	// Lost is the id of an action in a listing that cannot be read, with the time
+	// it is listed under; Record is nil then.
+	Lost   ActionID
+	LostAt time.Time
 }
 
 // Get returns one action of a scope, or ErrNotFound.
@@ -78,7 +83,14 @@ type Filter struct {
 	Since, Until       time.Time
 }
 
-func (f *Filter) matches(r *Record) bool {
+// matches says whether a listing shows an action. One that cannot be read might
+// be anything, so it is shown whatever state or connection is asked for, though
+// not to a key that sees its own only.
+func (f *Filter) matches(found *Found) bool {
+	r := found.Record
+	if r == nil {
+		return found.Lost != ActionID{} && f.KeyID == ""
+	}
 	return (f.State == 0 || r.State == f.State) &&
 		(f.Connection == "" || r.Connection == f.Connection) &&
 		(f.Action == "" || r.Action == f.Action) &&
@@ -114,7 +126,7 @@ func (c *Claims) List(ctx context.Context, scope ledger.Scope, f Filter, cursor 
 		for i := range entries {
 			after = &entries[i]
 			seen++
-			if found[i].Record == nil || !f.matches(found[i].Record) {
+			if !f.matches(&found[i]) {
 				continue
 			}
 			if out = append(out, found[i]); len(out) == limit {
@@ -129,7 +141,8 @@ func (c *Claims) List(ctx context.Context, scope ledger.Scope, f Filter, cursor 
 }
 
 // load reads the actions of index entries, without their answers: a page of
-// those can be hundreds of megabytes. Actions that have expired are zero.
+// those can be hundreds of megabytes. Actions that have expired are zero, and of
+// those that cannot be read there is the id only.
 func (c *Claims) load(ctx context.Context, scope ledger.Scope, entries []ledger.Entry) ([]Found, error) {
 	fetch := make([]ledger.Fetch, 0, 2*len(entries))
 	for _, e := range entries {
@@ -149,14 +162,17 @@ func (c *Claims) load(ctx context.Context, scope ledger.Scope, entries []ledger.
 		if len(e.Member) != len(ActionID{}) {
 			return nil, ErrUnreadable
 		}
-		f, err := c.found(snap, ActionID([]byte(e.Member)))
-		if errors.Is(err, ErrNotFound) {
-			continue
-		}
-		if err != nil {
+		id := ActionID([]byte(e.Member))
+		f, err := c.found(snap, id)
+		switch {
+		case errors.Is(err, ErrNotFound):
+		case errors.Is(err, ErrUnreadable):
+			out[i] = Found{Lost: id, LostAt: e.Score, Now: snap.Now}
+		case err != nil:
 			return nil, err
+		default:
+			out[i] = f
 		}
-		out[i] = f
 	}
 	return out, nil
 }
@@ -202,6 +218,9 @@ func (c *Claims) anyUnsettled(ctx context.Context, scope ledger.Scope, index led
 			return false, err
 		}
 		for _, f := range found {
+			if f.Lost != (ActionID{}) {
+				return false, ErrUnreadable // it may be one of this connection's
+			}
 			if f.Record != nil && f.Record.ConnectionID == connectionID && f.Record.State.Unsettled() {
 				return true, nil
 			}

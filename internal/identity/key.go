@@ -42,7 +42,8 @@ func printable(b byte) bool { return 0x20 <= b && b <= 0x7e }
 // so), and refused unless it is exactly one: "a\"b" is the key a"b. Parameters
 // (`"a";x=1`) and lists (`"a", "b"`, as a proxy joins a repeated header) are
 // refused. Every other value is bare, the key itself, byte for byte: a;x=1 and
-// a"b are keys, and so is a, b. A key that begins with a double quote is
+// a"b are keys, and so is a, b; but not a, a: that is a header which was sent
+// twice and joined by somebody on the way (RFC 9110 section 5.3). A key that begins with a double quote is
 // therefore sent quoted and escaped, or as the member idempotency_key.
 //
 // Blanks and tabs around the value are no part of it (RFC 9110 section 5.5).
@@ -60,11 +61,26 @@ func ParseKeyHeader(values []string) (string, error) {
 		if key, err = unquote(key); err != nil {
 			return "", err
 		}
+	} else if repeated(key) {
+		return "", &KeyError{"the Idempotency-Key header was sent more than once"}
 	}
 	if err := CheckKey(key); err != nil {
 		return "", err
 	}
 	return key, nil
+}
+
+// repeated says whether a value is one and the same thing several times, joined
+// by commas.
+func repeated(value string) bool {
+	first, rest, found := strings.Cut(value, ",")
+	for ; found; first, rest, found = strings.Cut(rest, ",") {
+		next, _, _ := strings.Cut(rest, ",")
+		if strings.Trim(first, " \t") != strings.Trim(next, " \t") {
+			return false
+		}
+	}
+	return strings.ContainsRune(value, ',') && strings.Trim(first, " \t") != ""
 }
 
 // unquote parses a string as RFC 9651 section 4.2.5 does, and refuses whatever

@@ -60,6 +60,8 @@ func TestParseKeyHeader(t *testing.T) {
 		`"a;x=1"`:                            "a;x=1",
 		"a;x=1":                              "a;x=1", // bare: byte for byte
 		"a, b":                               "a, b",
+		"a,a,b":                              "a,a,b",
+		",,":                                 ",,",
 		`a"b`:                                `a"b`,
 		`a"`:                                 `a"`,
 		`a\"b`:                               `a\"b`,
@@ -97,6 +99,9 @@ func TestParseKeyHeaderRefuses(t *testing.T) {
 		{[]string{"a", "b"}, repeated},
 		{[]string{"a", "a"}, repeated},
 		{[]string{"", ""}, repeated},
+		{[]string{"k1, k1"}, repeated}, // joined on the way
+		{[]string{"k1,k1"}, repeated},
+		{[]string{"k1 ,\tk1, k1"}, repeated},
 		{[]string{""}, empty},
 		{[]string{" \t"}, empty},
 		{[]string{`""`}, empty},

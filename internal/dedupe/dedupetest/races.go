@@ -247,6 +247,33 @@ func failureCases() []testCase {
 			_, err = f.claims.Claim(f.Context(), f.newClaim(derived("a"), dryRun))
 			require.ErrorIs(f, err, dedupe.ErrUnreadable)
 		}},
+		{"a listing shows what cannot be read beside the rest", func(f *fixture) {
+			f.done(derived("a"), dedupe.Succeeded, "x")
+			h := f.acquire(derived("b"))
+			f.done(derived("c"), dedupe.Succeeded, "x")
+			unsettled, err := f.claims.Unsettled(f.Context(), f.scope, "nobody's")
+			require.NoError(f, err)
+			require.False(f, unsettled)
+			res, err := f.Store.Apply(f.Context(), f.scope, ledger.Step{
+				Nonce: ledger.NewNonce(), At: f.Store.Now(),
+				Put: []ledger.Put{{Key: ledger.Key{Kind: ledger.Action, ID: string(h.Record.ID[:])}, Data: []byte{99, 1, 2, 3}}},
+			})
+			require.NoError(f, err)
+			require.True(f, res.Applied)
+			for filter, want := range map[dedupe.Filter]int{{}: 3, {State: dedupe.Held}: 1, {KeyID: "somebody"}: 0} {
+				page, _, err := f.claims.List(f.Context(), f.scope, filter, "", 10)
+				require.NoError(f, err)
+				require.Len(f, page, want, "%+v", filter)
+				for _, found := range page {
+					if found.Record == nil {
+						require.Equal(f, h.Record.ID, found.Lost)
+						require.WithinDuration(f, h.Record.Created, found.LostAt, 0)
+					}
+				}
+			}
+			_, err = f.claims.Unsettled(f.Context(), f.scope, "nobody's")
+			require.ErrorIs(f, err, dedupe.ErrUnreadable, "it may be one of that connection's")
+		}},
 		{"an undecodable binding is never sent again", func(f *fixture) {
 			r := derived("a")
 			id := r.identity()
