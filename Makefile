@@ -69,6 +69,11 @@ image-test: image ## Run the image as a cluster would: read-only, no root, no ca
 	scripts/need.sh runc runc
 	go test -tags=image -run='^TestImage' -count=1 -v ./cmd/gateway
 
+# `make test` plays a short form of it.
+.PHONY: accept-audit
+accept-audit: redis-server ## 10,000 calls with kills: audit, usage and the vendor must agree
+	ACCEPT_CALLS=10000 go test -count=1 -timeout=20m -v -run='^TestAuditUsageAndVendorAgree$$' ./cmd/gateway
+
 .PHONY: cover
 cover: redis-server promtool clients $(STRIPE_MOCK) ## Run every test and print the coverage of each function
 	go test $(TESTFLAGS) -coverpkg=./... -coverprofile=.bin/cover.out ./...

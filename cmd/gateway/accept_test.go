@@ -1,0 +1,113 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// acceptCallsEnv is how many calls the script makes; `make accept-audit` makes
+// 10,000 of them.
+const acceptCallsEnv = "ACCEPT_CALLS"
+
+func acceptCalls(t *testing.T) int {
+	t.Helper()
+	text := os.Getenv(acceptCallsEnv)
+	if text == "" {
+		return 400
+	}
+	n, err := strconv.Atoi(text)
+	require.NoError(t, err)
+	return n
+}
+
+// acceptConfig has a connector whose calls are short, so that a lost write can
+// be resolved soon.
+func acceptConfig(t *testing.T) Config {
+	cfg := testConfig(t)
+	manifest := testManifests()["probe-fast"]
+	manifest = strings.NewReplacer("name: probe-fast", "name: accept", "timeout: 300ms", "timeout: 2s").Replace(manifest)
+	writeManifest(t, cfg.ConnectorsDir, "accept", "1.0.0", manifest)
+	return cfg
+}
+
+// TestAuditUsageAndVendorAgree: two tenants' agents make many calls of every
+// kind while a gateway is killed and the store goes away; afterwards the callers'
+// answers, the vendors' own counters, the records, the audit and the figures of
+// usage say the same, tenant by tenant and write by write.
+func TestAuditUsageAndVendorAgree(t *testing.T) {
+	const lease = "--lease=3s"
+	t.Run("embedded", func(t *testing.T) {
+		t.Parallel()
+		cfg := acceptConfig(t)
+		cfg.Store = embeddedPrefix + filepath.Join(t.TempDir(), "data")
+		one := spawn(t, cfg, lease)
+		at := &gateways{urls: []string{one.url()}}
+		again := func() {
+			one.kill()
+			one = spawn(t, cfg, lease)
+			at.set(0, one.url())
+		}
+		playAcceptance(t, at, again, again)
+	})
+	t.Run("two gateways on Redis", func(t *testing.T) {
+		t.Parallel()
+		server := ownRedis(t)
+		cfg := acceptConfig(t)
+		cfg.Store = server.URL()
+		one, two := spawn(t, cfg, lease), spawn(t, cfg, lease)
+		at := &gateways{urls: []string{one.url(), two.url()}}
+		playAcceptance(t, at, func() {
+			two.kill()
+			two = spawn(t, cfg, lease)
+			at.set(1, two.url())
+		}, func() {
+			require.NoError(t, server.Kill())
+			require.NoError(t, server.Start())
+		})
+	})
+}
+
+// playAcceptance runs the script and compares. The disasters come after a third
+// and after two thirds of the calls.
+func playAcceptance(t *testing.T, at *gateways, disasters ...func()) {
+	calls := acceptCalls(t)
+	labels, answers := &atomic.Int64{}, &atomic.Int64{}
+	parties := []*party{newParty(t, at, labels, answers), newParty(t, at, labels, answers)}
+	started := time.Now()
+	var numbers atomic.Int64
+	var workers sync.WaitGroup
+	for worker := range 8 {
+		p := parties[worker%len(parties)]
+		workers.Go(func() {
+			for int(answers.Load()) < calls {
+				n := int(numbers.Add(1))
+				lives := p.scenarios()
+				lives[n%len(lives)](n)
+			}
+		})
+	}
+	for i, disaster := range disasters {
+		due := int64(calls * (i + 1) / (len(disasters) + 1))
+		eventually(t, 10*time.Minute, "the script gets on", func() bool { return answers.Load() >= due })
+		disaster()
+	}
+	workers.Wait()
+	took := time.Since(started)
+
+	admin := &agent{t: t, base: at.any(), key: testAdminKey}
+	for _, p := range parties {
+		p.base = at.any()
+		rows, arrivals := p.verify(admin)
+		t.Logf("%s: %d calls, %d rows, %d arrivals", p.name, len(p.calls), rows, arrivals)
+	}
+	require.GreaterOrEqual(t, int(answers.Load()), calls)
+	t.Logf("%d calls answered of %d tried, in %s", answers.Load(), labels.Load(), took.Round(time.Millisecond))
+}
