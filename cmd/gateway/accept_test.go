@@ -1,6 +1,7 @@
 package main
 
 import (
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -55,7 +56,7 @@ func TestAuditUsageAndVendorAgree(t *testing.T) {
 			one = spawn(t, cfg, lease)
 			at.set(0, one.url())
 		}
-		playAcceptance(t, at, again, again)
+		playAcceptance(t, acceptCalls(t), at, again, again)
 	})
 	t.Run("two gateways on Redis", func(t *testing.T) {
 		t.Parallel()
@@ -64,7 +65,7 @@ func TestAuditUsageAndVendorAgree(t *testing.T) {
 		cfg.Store = server.URL()
 		one, two := spawn(t, cfg, lease), spawn(t, cfg, lease)
 		at := &gateways{urls: []string{one.url(), two.url()}}
-		playAcceptance(t, at, func() {
+		playAcceptance(t, acceptCalls(t), at, func() {
 			two.kill()
 			two = spawn(t, cfg, lease)
 			at.set(1, two.url())
@@ -75,10 +76,48 @@ func TestAuditUsageAndVendorAgree(t *testing.T) {
 	})
 }
 
-// playAcceptance runs the script and compares. The disasters come after a third
-// and after two thirds of the calls.
-func playAcceptance(t *testing.T, at *gateways, disasters ...func()) {
-	calls := acceptCalls(t)
+// TestKilledAtAnyPoint: gateways are killed again and again, wherever they are in
+// the writes of eight agents. No state has changed without its row, and no row
+// tells of a change that was not made.
+func TestKilledAtAnyPoint(t *testing.T) {
+	const lease = "--lease=3s"
+	kills := max(4, acceptCalls(t)/250)
+	play := func(t *testing.T, cfg Config, replicas int) {
+		gws, at := make([]*process, replicas), &gateways{urls: make([]string, replicas)}
+		start := func(i int) {
+			gws[i] = spawn(t, cfg, lease)
+			at.set(i, gws[i].url())
+		}
+		for i := range gws {
+			start(i)
+		}
+		disasters := make([]func(), kills)
+		for i := range disasters {
+			disasters[i] = func() {
+				time.Sleep(time.Duration(rand.Int64N(int64(30 * time.Millisecond)))) // anywhere
+				gws[i%replicas].kill()
+				start(i % replicas)
+			}
+		}
+		playAcceptance(t, 60*kills, at, disasters...)
+	}
+	t.Run("embedded", func(t *testing.T) {
+		t.Parallel()
+		cfg := acceptConfig(t)
+		cfg.Store = embeddedPrefix + filepath.Join(t.TempDir(), "data")
+		play(t, cfg, 1)
+	})
+	t.Run("two gateways on Redis", func(t *testing.T) {
+		t.Parallel()
+		cfg := acceptConfig(t)
+		cfg.Store = ownRedis(t).URL()
+		play(t, cfg, 2)
+	})
+}
+
+// playAcceptance runs the script and compares. The disasters are spread evenly
+// over the calls.
+func playAcceptance(t *testing.T, calls int, at *gateways, disasters ...func()) {
 	labels, answers := &atomic.Int64{}, &atomic.Int64{}
 	parties := []*party{newParty(t, at, labels, answers), newParty(t, at, labels, answers)}
 	started := time.Now()
