@@ -15,7 +15,7 @@ func Codes() []actions.Code {
 	return codes
 }
 
-// StatusOf, TitleOf, NextOf and DetailOf read one row.
+// StatusOf is the status of a code.
 func StatusOf(code actions.Code) int { return kinds[code].status }
 
 // TitleOf is the title of a code.
@@ -42,3 +42,9 @@ func PreferWait(values []string) time.Duration { return preferWait(values) }
 
 // DecodeDo is decodeDo.
 var DecodeDo = decodeDo
+
+// DetailOf is the sentence of a code where a problem has no words of its own.
+func DetailOf(code actions.Code) string { return kinds[code].detail }
+
+// RetryOf says whether a code always carries Retry-After.
+func RetryOf(code actions.Code) bool { return kinds[code].retry }
