@@ -96,7 +96,7 @@ func (s *session) printed(b docstest.Block) string {
 	return filepath.Join(s.out, fmt.Sprintf("%04d", b.Line))
 }
 
-var loopbackPort = regexp.MustCompile(`((?:localhost|127\.0\.0\.1):|--port )(\d{2,5})\b`)
+var loopbackPort = regexp.MustCompile(`((?:localhost|127\.0\.0\.1):|--port |-p )(\d{2,5})\b`)
 
 // here puts free ports into a text of the page.
 func (s *session) here(text string) string {
