@@ -64,7 +64,7 @@ image: ## Build the container image (IMAGE=holdfast:dev, BUILDER= the image to b
 	scripts/image.sh
 
 .PHONY: image-test
-image-test: image ## Run the image as a cluster would: read-only, no root, no capabilities
+image-test: image redis-server ## Run the image as a cluster would: read-only, no root, no capabilities
 	scripts/need.sh podman podman
 	scripts/need.sh runc runc
 	go test -tags=image -run='^TestImage' -count=1 -v ./cmd/gateway

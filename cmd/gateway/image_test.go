@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -17,7 +18,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"holdfast.dev/gateway/internal/redistest"
 	"holdfast.dev/gateway/internal/sandbox"
+	"holdfast.dev/gateway/internal/vendortest"
 )
 
 // `make image-test` runs these tests on the image that `make image` built. It is
@@ -133,33 +136,49 @@ func freePort(t *testing.T) string {
 	return port
 }
 
+// container is one that serves.
+type container struct {
+	id, api string
+	line    map[string]string // of its log, that says so
+}
+
+// logs are what it wrote to standard error.
+func (c container) logs(t *testing.T) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "podman", "logs", c.id).CombinedOutput()
+	require.NoError(t, err, string(out))
+	return string(out)
+}
+
+func serveImage(t *testing.T, flags ...string) container {
+	t.Helper()
+	flags = append(confine("--env=GATEWAY_LISTEN=127.0.0.1:0", "--env=GATEWAY_ADMIN_LISTEN=127.0.0.1:"+freePort(t),
+		"--env=GATEWAY_EGRESS_ALLOW=127.0.0.0/8", "--env=GATEWAY_ADMIN_KEY="+testAdminKey, "--env=GATEWAY_SECRET_KEY="+testSecretKey), flags...)
+	c := container{id: strings.TrimSpace(mustPodman(t, append(append([]string{"run", "--detach"}, flags...), imageName())...))}
+	t.Cleanup(func() {
+		// The test's context is over by now.
+		out, err := exec.Command("podman", "--cgroup-manager=cgroupfs", "--runtime=runc", "rm", "--force", "--volumes", c.id).CombinedOutput()
+		require.NoError(t, err, string(out))
+	})
+	eventually(t, 20*time.Second, "it listens", func() bool {
+		for line := range strings.Lines(c.logs(t)) {
+			if json.Unmarshal([]byte(line), &c.line) == nil && c.line["msg"] == "listening" && c.line["listener"] == "api" {
+				c.api = "http://" + c.line["addr"]
+				return true
+			}
+		}
+		return false
+	})
+	return c
+}
+
 func TestImageServesConfined(t *testing.T) {
 	vendor, err := sandbox.Start("127.0.0.1:0", sandbox.Options{})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, vendor.Close()) }()
-	admin := "127.0.0.1:" + freePort(t)
-	id := strings.TrimSpace(mustPodman(t, append([]string{"run", "--detach"}, confine(
-		"--env=GATEWAY_LISTEN=127.0.0.1:0", "--env=GATEWAY_ADMIN_LISTEN="+admin, "--env=GATEWAY_EGRESS_ALLOW=127.0.0.0/8",
-		"--env=GATEWAY_ADMIN_KEY="+testAdminKey, "--env=GATEWAY_SECRET_KEY="+testSecretKey, "--env=TZ=Asia/Tokyo",
-		imageName())...)...))
-	defer func() { _, err := podman(t, "rm", "--force", "--volumes", id); require.NoError(t, err) }()
-	logsOf := func() string { // standard error, where the log is
-		cmd := exec.CommandContext(t.Context(), "podman", "logs", id)
-		out, err := cmd.CombinedOutput()
-		require.NoError(t, err, string(out))
-		return string(out)
-	}
-	api := ""
-	eventually(t, 20*time.Second, "it listens", func() bool {
-		for line := range strings.Lines(logsOf()) {
-			var m struct{ Msg, Listener, Addr, Time string }
-			if json.Unmarshal([]byte(line), &m) == nil && m.Msg == "listening" && m.Listener == "api" {
-				api = "http://" + m.Addr
-				require.Contains(t, m.Time, "+09:00", "the time zones are there")
-			}
-		}
-		return api != ""
-	})
+	g := serveImage(t, "--env=TZ=Asia/Tokyo")
+	id, api := g.id, g.api
+	require.Contains(t, g.line["time"], "+09:00", "the time zones are there")
 	eventually(t, 20*time.Second, "its health check is answered", func() bool {
 		_, err := podman(t, "healthcheck", "run", id)
 		return err == nil
@@ -181,9 +200,66 @@ func TestImageServesConfined(t *testing.T) {
 	}
 
 	mustPodman(t, "stop", "--time=60", id)
-	require.Equal(t, "0", strings.TrimSpace(mustPodman(t, "inspect", "--format={{.State.ExitCode}}", id)), "SIGTERM drains: %s", logsOf())
+	require.Equal(t, "0", strings.TrimSpace(mustPodman(t, "inspect", "--format={{.State.ExitCode}}", id)), "SIGTERM drains: %s", g.logs(t))
 	_, err = podman(t, "healthcheck", "run", id)
 	require.Error(t, err)
+}
+
+// mounted lays a folder out as the kubelet lays out a ConfigMap: what is seen are links
+// into a folder of the day, which is replaced as a whole.
+func mounted(t *testing.T, files map[string][]byte) string {
+	t.Helper()
+	dir := t.TempDir()
+	require.NoError(t, os.Chmod(dir, 0o755)) // the container has another user
+	const day = "..2026_11_29_21_00_00.1"
+	for name, data := range files {
+		file := filepath.Join(dir, day, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		require.NoError(t, os.WriteFile(file, data, 0o644))
+		top, _, _ := strings.Cut(name, "/")
+		if err := os.Symlink("..data/"+top, filepath.Join(dir, top)); err != nil {
+			require.ErrorIs(t, err, fs.ErrExist)
+		}
+	}
+	require.NoError(t, os.Symlink(day, filepath.Join(dir, "..data")))
+	return dir
+}
+
+// TestImageTakesConnectorsAndAuthoritiesFromConfigMaps: as the chart mounts them. A
+// vendor whose certificate is of a private authority is reached with a connector that
+// is not built in, and without the authority it is not.
+func TestImageTakesConnectorsAndAuthoritiesFromConfigMaps(t *testing.T) {
+	vendor := vendortest.NewTLS(t, vendortest.OK)
+	authority, err := os.ReadFile(vendor.CAFile())
+	require.NoError(t, err)
+	connectors := mounted(t, map[string][]byte{"probe/1.0.0/connector.yaml": []byte(testManifests()["probe"])})
+	flags := []string{
+		"--volume=" + connectors + ":/etc/holdfast/connectors:ro", "--env=GATEWAY_CONNECTORS_DIR=/etc/holdfast/connectors",
+		"--volume=" + mounted(t, map[string][]byte{"company.crt": authority}) + ":/etc/holdfast/authorities:ro",
+	}
+	stranger := newAgent(t, serveImage(t, flags...).api)
+	stranger.connect("c", "probe@1", vendor.URL())
+	stranger.do("c", "create", `{"n":1}`).is(503, "not_sent")
+	a := newAgent(t, serveImage(t, append(flags, "--env=SSL_CERT_DIR=/etc/holdfast/authorities")...).api)
+	a.connect("c", "probe@1", vendor.URL())
+	a.do("c", "create", `{"n":1}`).is(200, "succeeded")
+	require.Equal(t, 1, vendor.Arrivals())
+}
+
+// TestImageMakesARedisAStoreOnce: as the chart's Job does before the first install. A
+// second time it fails, and a gateway on it is ready.
+func TestImageMakesARedisAStoreOnce(t *testing.T) {
+	redis, err := redistest.Launch(t.TempDir(), redistest.Durable()...)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, redis.Kill()) }()
+	store := []string{"--env=GATEWAY_STORE=" + redis.URL(), "--env=GATEWAY_ADMIN_KEY=" + testAdminKey, "--env=GATEWAY_SECRET_KEY=" + testSecretKey}
+	initialise := func() error {
+		_, err := podman(t, append(append([]string{"run", "--rm"}, confine(store...)...), imageName(), "store", "init")...)
+		return err
+	}
+	require.NoError(t, initialise())
+	require.ErrorContains(t, initialise(), "this redis is a store already")
+	newAgent(t, serveImage(t, store...).api) // makes a tenant, which a store that is not ready refuses
 }
 
 // TestImageRootCannotBeWritten: a store anywhere but on the volume fails.

@@ -106,18 +106,21 @@ type podTemplate struct {
 // reference only; and the time to end holds preStop and drain.
 func TestTheChartsPodsStartAGateway(t *testing.T) {
 	cert, key, _ := writeCertificate(t, t.TempDir())
-	secrets := map[string]string{"GATEWAY_SECRET_KEY": testSecretKey, "GATEWAY_ADMIN_KEY": testAdminKey, "GATEWAY_STORE": "rediss://user:password@sentinel-0:26379/0?mode=sentinel&master=m"}
+	secrets := map[string]string{"otlp-headers": "authorization=secret", "GATEWAY_SECRET_KEY": testSecretKey, "GATEWAY_ADMIN_KEY": testAdminKey, "GATEWAY_STORE": "rediss://user:password@sentinel-0:26379/0?mode=sentinel&master=m"}
 	files := map[string]string{"/etc/holdfast/tls/tls.crt": cert, "/etc/holdfast/tls/tls.key": key, "/etc/holdfast/connectors": t.TempDir()}
 	for name, pod := range goldenPods(t) {
 		c := pod.Spec.Containers[0]
 		require.Equal(t, []string{"serve"}, c.Args, name)
 		var env []string
 		for _, e := range c.Env {
-			secret := secrets[e.Name] != "" && (e.Name != "GATEWAY_STORE" || e.From != nil)
-			require.Equal(t, secret, e.From != nil && e.From.Secret != nil, "%s: %s", name, e.Name)
 			value := e.Value
-			if secret {
+			if e.From != nil {
+				require.Empty(t, value)
+				require.Equal(t, "holdfast", e.From.Secret.Name)
 				value = secrets[e.From.Secret.Key]
+				require.NotEmpty(t, value, "%s: %s", name, e.Name)
+			} else {
+				require.NotContains(t, []string{"GATEWAY_SECRET_KEY", "GATEWAY_ADMIN_KEY", "OTEL_EXPORTER_OTLP_HEADERS"}, e.Name, name)
 			}
 			if file, ok := files[value]; ok {
 				value = file

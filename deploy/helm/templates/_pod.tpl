@@ -49,6 +49,17 @@ spec:
         - name: GATEWAY_TLS_KEY
           value: /etc/holdfast/tls/tls.key
         {{- end }}
+        {{- if include "holdfast.auditClaim" . }}
+        - name: GATEWAY_AUDIT_ARCHIVE
+          value: folder:/audit
+        {{- end }}
+        {{- range $name, $key := .Values.secretEnv }}
+        - name: {{ $name }}
+          valueFrom:
+            secretKeyRef:
+              name: {{ $.Values.existingSecret }}
+              key: {{ $key }}
+        {{- end }}
         {{- range $key, $value := .Values.env }}
         - name: {{ $key }}
           value: {{ $value | quote }}
@@ -94,13 +105,28 @@ spec:
   {{- end }}
 {{- end -}}
 
+{{/* The claim of the audit's archive; the embedded store keeps it beside its data. */}}
+{{- define "holdfast.auditClaim" -}}
+{{- if not (include "holdfast.embedded" .) -}}
+{{- if and .Values.audit.existingClaim .Values.env.GATEWAY_AUDIT_ARCHIVE -}}
+{{- fail "audit.existingClaim and env.GATEWAY_AUDIT_ARCHIVE exclude each other" -}}
+{{- end -}}
+{{- .Values.audit.existingClaim -}}
+{{- end -}}
+{{- end -}}
+
 {{- define "holdfast.mounts" -}}
 {{- $connectors := include "holdfast.connectorsConfigMap" . -}}
-{{- if or (include "holdfast.embedded" .) $connectors .Values.tlsSecret .Values.extraCAsConfigMap -}}
+{{- $audit := include "holdfast.auditClaim" . -}}
+{{- if or (include "holdfast.embedded" .) $connectors $audit .Values.tlsSecret .Values.extraCAsConfigMap -}}
 volumeMounts:
   {{- if include "holdfast.embedded" . }}
   - name: data
     mountPath: /data
+  {{- end }}
+  {{- if $audit }}
+  - name: audit
+    mountPath: /audit
   {{- end }}
   {{- if $connectors }}
   - name: connectors
@@ -123,8 +149,14 @@ volumeMounts:
 {{/* The volumes but for the data, which a StatefulSet claims. */}}
 {{- define "holdfast.volumes" -}}
 {{- $connectors := include "holdfast.connectorsConfigMap" . -}}
-{{- if or $connectors .Values.tlsSecret .Values.extraCAsConfigMap -}}
+{{- $audit := include "holdfast.auditClaim" . -}}
+{{- if or $connectors $audit .Values.tlsSecret .Values.extraCAsConfigMap -}}
 volumes:
+  {{- if $audit }}
+  - name: audit
+    persistentVolumeClaim:
+      claimName: {{ $audit }}
+  {{- end }}
   {{- if $connectors }}
   - name: connectors
     configMap:
