@@ -47,6 +47,7 @@ shapes: ## Hold what GitHub and Twilio are sent against their OpenAPI documents
 .PHONY: examples
 examples: ## Play the client in TypeScript against the gateway (test plays the others)
 	scripts/examples.sh -race
+
 .PHONY: chart
 chart: $(HELM) $(KUBECONFORM) ## Render the Helm chart and hold it against golden files and Kubernetes' schemas
 	HELM=$(HELM) KUBECONFORM=$(KUBECONFORM) scripts/chart.sh
@@ -74,6 +75,10 @@ image-test: image redis-server ## Run the image as a cluster would: read-only, n
 accept-audit: redis-server ## 10,000 calls with kills: audit, usage and the vendor must agree
 	ACCEPT_CALLS=10000 go test -count=1 -timeout=20m -v -run='^TestAuditUsageAndVendorAgree$$' ./cmd/gateway
 
+.PHONY: mcp-clients
+mcp-clients: ## Let MCP clients from npm, and their conformance suite, speak to the gateway
+	scripts/mcp-clients.sh -race
+
 .PHONY: cover
 cover: redis-server promtool clients $(STRIPE_MOCK) ## Run every test and print the coverage of each function
 	go test $(TESTFLAGS) -coverpkg=./... -coverprofile=.bin/cover.out ./...
@@ -90,7 +95,7 @@ lint: lint-go lint-mod lint-openapi ## Run every linter
 lint-go: $(GOLANGCI) ## gofmt, go vet, golangci-lint
 	@unformatted=$$(gofmt -l cmd examples internal) && \
 	if [ -n "$$unformatted" ]; then echo "run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
-	go vet -tags=shapes,examples,image ./...
+	go vet -tags=shapes,examples,image,mcpclients ./...
 	$(GOLANGCI) run ./...
 
 .PHONY: lint-mod

