@@ -213,7 +213,7 @@ func accessTable() []accessRow {
 			except: map[string]want{foreign: {400, "invalid_request"}}},
 		{method: "DELETE", path: "/v1/connections/{name}", may: "manage", done: want{204, ""}, target: newConnection, except: hidden},
 
-		{method: "GET", path: "/v1/tools", may: "do read manage", done: want{200, ""}, list: true},
+		{method: "GET", path: "/v1/tools", may: tenantsOwn, done: want{200, ""}, list: true},
 
 		{method: "GET", path: "/v1/connectors", may: tenantsOwn, done: want{200, ""}},
 		{method: "GET", path: "/v1/connectors/{name}", may: tenantsOwn, done: want{200, ""},

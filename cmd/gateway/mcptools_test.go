@@ -66,6 +66,9 @@ func TestMCPActionTools(t *testing.T) {
 	require.Empty(t, actionTools(t, session), "not unless a connection says so")
 	a.mcpTools("billing", true)
 	require.Equal(t, []string{"billing__create", "billing__remove"}, actionTools(t, session))
+	page, err := session.ListTools(t.Context(), nil)
+	require.NoError(t, err)
+	require.Equal(t, "private", page.CacheScope, "the list is the key's own")
 
 	tools, _ := listTools(t, session)
 	for _, tool := range tools {
@@ -196,7 +199,7 @@ func TestMCPActionToolsArePagedAndNarrowed(t *testing.T) {
 	callTool(t, other, "c29__create", `{"n":1}`).says("NOT DONE by this call: ").failed(true)
 	require.Equal(t, "forbidden", callTool(t, other, "c00__create", `{"n":1}`).text("code"))
 	reader := *a
-	reader.key = a.must(201, "POST", "/v1/tenants/"+a.name+"/keys", map[string]any{"label": "reads", "scopes": []string{"read"}}).text("key")
+	reader.key = a.must(201, "POST", "/v1/tenants/"+a.name+"/keys", map[string]any{"label": "reads", "scopes": []string{"resolve"}}).text("key")
 	require.Empty(t, actionTools(t, reader.mcp()), "a key that may not write has none")
 	require.Empty(t, actionTools(t, newAgent(t, app.URL()).mcp()), "nor has another tenant")
 	require.Equal(t, 1, vendor.Arrivals())

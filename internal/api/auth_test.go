@@ -80,7 +80,7 @@ func TestWhoMayCallWhat(t *testing.T) {
 		{"GET", "/v1/connections/c", do + " " + read + " " + manage},
 		{"PUT", "/v1/connections/c", manage},
 		{"DELETE", "/v1/connections/c", manage},
-		{"GET", "/v1/tools", do + " " + read + " " + manage},
+		{"GET", "/v1/tools", do + " " + read + " " + resolve + " " + manage},
 		{"GET", "/v1/connectors", do + " " + read + " " + resolve + " " + manage},
 		{"GET", "/v1/connectors/c", do + " " + read + " " + resolve + " " + manage},
 		{"GET", "/v1/audit", read},

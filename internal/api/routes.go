@@ -44,7 +44,7 @@ func (s *handlers) routes() []route {
 		{method: put, path: "/v1/connections/:name", access: tenantKey(manage), handle: s.connections.put},
 		{method: del, path: "/v1/connections/:name", access: tenantKey(manage), handle: s.connections.remove},
 
-		{method: get, path: "/v1/tools", access: tenantKey(do, read, manage), handle: s.tools.list},
+		{method: get, path: "/v1/tools", access: tenantKey(), handle: s.tools.list},
 
 		{method: get, path: "/v1/connectors", access: tenantKey(), handle: s.connectors.list},
 		{method: get, path: "/v1/connectors/:name", access: tenantKey(), handle: s.connectors.get},
