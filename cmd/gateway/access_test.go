@@ -196,6 +196,8 @@ func accessTable() []accessRow {
 		{method: "DELETE", path: "/v1/tenants/{tenant}", may: platform, done: want{204, ""}, target: fresh},
 		{method: "GET", path: "/v1/tenants/{tenant}/actions", may: platform, done: want{200, ""}, target: ofTenant("/actions")},
 		{method: "GET", path: "/v1/tenants/{tenant}/audit", may: platform, done: want{200, ""}, target: ofTenant("/audit")},
+		{method: "GET", path: "/v1/tenants/{tenant}/audit/verify", may: platform, done: want{200, ""}, target: ofTenant("/audit/verify")},
+		{method: "GET", path: "/v1/tenants/{tenant}/audit/checkpoints", may: platform, done: want{200, ""}, target: ofTenant("/audit/checkpoints")},
 		{method: "GET", path: "/v1/tenants/{tenant}/usage", may: platform, done: want{200, ""}, target: ofTenant("/usage?by=connection")},
 
 		{method: "POST", path: "/v1/tenants/{tenant}/keys", may: "platform manage", done: want{201, ""}, target: ofTenant("/keys"),
@@ -225,6 +227,9 @@ func accessTable() []accessRow {
 			target: func(*testing.T, *population, *agent) string { return "/v1/connectors/probe/9.9.9" }},
 
 		{method: "GET", path: "/v1/audit", may: "read", done: want{200, ""}, list: true},
+
+		{method: "GET", path: "/v1/audit/verify", may: "read", done: want{200, ""}, list: true},
+		{method: "GET", path: "/v1/audit/checkpoints", may: "read", done: want{200, ""}, list: true},
 
 		{method: "GET", path: "/v1/usage", may: "read", done: want{200, ""}, list: true},
 

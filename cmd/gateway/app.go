@@ -143,7 +143,7 @@ func open(ctx context.Context, cfg Config, log *slog.Logger) (app *App, err erro
 	}
 	if a.front, err = api.New(api.Config{
 		Limits:  limited,
-		Actions: a.service, Tenants: a.directory, Connections: book, Connectors: a.registry, Audit: journal, Usage: usage.NewReader(a.store),
+		Actions: a.service, Tenants: a.directory, Connections: book, Connectors: a.registry, Audit: journal, Usage: usage.NewReader(a.store), Proofs: a.sealing.reader,
 		Registrar: catalog.NewRegistrar(a.catalog, a.registry, a.pinned(book), log),
 		Unsettled: a.claims.Unsettled, Ready: a.ready.now, MCP: a.mcpFront,
 		MaxBody: cfg.MaxBody, Window: cfg.ReplayWindow, Metrics: registerer, Gatherer: registerer, Logger: log,

@@ -110,7 +110,8 @@ func (a *App) room() error {
 
 func (a *App) openSealer(ring *seal.Ring, registerer prometheus.Registerer) (err error) {
 	if a.archive == nil {
-		return nil
+		a.sealing.reader, err = archive.NewReader(a.store, archive.Nowhere{})
+		return err
 	}
 	if a.sealing.sealer, err = archive.NewSealer(archive.Config{
 		Store: a.unwatched, Storage: a.archive, Signer: ring, Backlog: a.sealing.backlog, Scopes: a.directory,

@@ -6,6 +6,7 @@ import (
 
 	"holdfast.dev/gateway/internal/dedupe"
 	"holdfast.dev/gateway/internal/ledger"
+	"holdfast.dev/gateway/internal/tenants"
 )
 
 // eraseEvery is how often it is looked for deleted tenants to erase. When there
@@ -14,7 +15,7 @@ const eraseEvery = 2 * time.Second
 
 // eraseDeleted removes what deleted tenants leave until ctx ends.
 func (a *App) eraseDeleted(ctx context.Context) {
-	eraser := a.directory.NewEraser(a.eraseWrites, nil)
+	eraser := a.directory.NewEraser(a.eraseWrites, a.endLog)
 	tick := time.NewTicker(eraseEvery)
 	defer tick.Stop()
 	for {
@@ -35,4 +36,17 @@ func (a *App) eraseWrites(
 	ctx context.Context, scope ledger.Scope, guard []ledger.Expect, row func(at time.Time, writes int) []byte,
 ) (bool, error) {
 	return a.claims.Erase(ctx, dedupe.Erasure{Scope: scope, Guard: guard, Row: row})
+}
+
+// endLog seals the end of a deleted tenant's log: no row follows.
+func (a *App) endLog(ctx context.Context, ref tenants.Ref) error {
+	if a.sealing.sealer == nil {
+		return nil
+	}
+	for {
+		done, err := a.sealing.sealer.Seal(ctx, ref.Scope, true)
+		if err != nil || done.Final {
+			return err
+		}
+	}
 }

@@ -73,6 +73,8 @@ func TestWhoMayCallWhat(t *testing.T) {
 		{"GET", "/v1/tenants/acme/actions", admin},
 		{"GET", "/v1/tenants/acme/audit", admin},
 		{"GET", "/v1/tenants/acme/usage", admin},
+		{"GET", "/v1/tenants/acme/audit/verify", admin},
+		{"GET", "/v1/tenants/acme/audit/checkpoints", admin},
 		{"POST", "/v1/tenants/acme/keys", admin + " " + manage},
 		{"GET", "/v1/tenants/acme/keys", admin + " " + manage},
 		{"DELETE", "/v1/tenants/acme/keys/k", admin + " " + manage},
@@ -85,6 +87,8 @@ func TestWhoMayCallWhat(t *testing.T) {
 		{"GET", "/v1/connectors/c", do + " " + read + " " + resolve + " " + manage},
 		{"GET", "/v1/audit", read},
 		{"GET", "/v1/usage", read},
+		{"GET", "/v1/audit/verify", read},
+		{"GET", "/v1/audit/checkpoints", read},
 		{"POST", "/mcp", do + " " + read + " " + resolve + " " + manage},
 	} {
 		for _, scope := range all {
@@ -225,7 +229,7 @@ func TestPublicCalls(t *testing.T) {
 	require.Contains(t, string(a.body), "openapi: 3.1.0")
 
 	public, _ := g.server.Routes()
-	require.Len(t, public, 29)
+	require.Len(t, public, 33)
 }
 
 // A tenant's key has no other tenant: a foreign one is not found, whether it

@@ -33,6 +33,8 @@ func (s *handlers) routes() []route {
 		{method: del, path: "/v1/tenants/:tenant", access: platform(), handle: s.tenants.remove},
 		{method: get, path: "/v1/tenants/:tenant/actions", access: platform(), handle: s.tenants.listActions},
 		{method: get, path: "/v1/tenants/:tenant/audit", access: platform(), handle: s.tenants.listAudit},
+		{method: get, path: "/v1/tenants/:tenant/audit/verify", access: platform(), handle: s.tenants.verifyAudit},
+		{method: get, path: "/v1/tenants/:tenant/audit/checkpoints", access: platform(), handle: s.tenants.listCheckpoints},
 		{method: get, path: "/v1/tenants/:tenant/usage", access: platform(), handle: s.tenants.showUsage},
 
 		{method: post, path: "/v1/tenants/:tenant/keys", access: platformOr(manage), handle: s.keys.create},
@@ -52,6 +54,8 @@ func (s *handlers) routes() []route {
 		{method: del, path: "/v1/connectors/:name/:version", access: platform(), handle: s.connectors.remove},
 
 		{method: get, path: "/v1/audit", access: tenantKey(read), handle: s.audit.list},
+		{method: get, path: "/v1/audit/verify", access: tenantKey(read), handle: s.proof.verify},
+		{method: get, path: "/v1/audit/checkpoints", access: tenantKey(read), handle: s.proof.checkpoints},
 		{method: get, path: "/v1/usage", access: tenantKey(read), handle: s.usage.show},
 
 		{method: post, path: "/mcp", access: tenantKey(), handle: s.mcp.post},

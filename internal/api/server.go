@@ -39,6 +39,7 @@ type Config struct {
 	Connectors catalog
 	Registrar  registrar
 	Audit      auditor
+	Proofs     prover
 	Usage      meter
 
 	// Ready says whether a claim made now would be safe; the error says in plain
@@ -73,6 +74,7 @@ func (c *Config) validate() error {
 		{"Connectors", c.Connectors != nil},
 		{"Registrar", c.Registrar != nil},
 		{"Audit", c.Audit != nil},
+		{"Proofs", c.Proofs != nil},
 		{"Usage", c.Usage != nil},
 		{"Ready", c.Ready != nil},
 		{"MaxBody", c.MaxBody > 0},
@@ -107,6 +109,7 @@ type handlers struct {
 	audit       auditHandler
 	tools       toolsHandler
 	usage       usageHandler
+	proof       proofHandler
 	mcp         mcpHandler
 }
 
@@ -125,11 +128,12 @@ func New(c Config) (*Server, error) {
 		connections: connectionsHandler{book: c.Connections, unsettled: c.Unsettled, maxBody: c.MaxBody},
 		connectors:  connectorsHandler{catalog: c.Connectors, registrar: c.Registrar, window: c.Window},
 		audit:       auditHandler{log: c.Audit},
+		proof:       newProofHandler(c.Proofs),
 		usage:       usageHandler{meter: c.Usage, now: c.Now},
 		mcp:         mcpHandler{maxBody: c.MaxBody},
 	}
 	h.tools = toolsHandler{book: c.Connections, connectors: &h.connectors}
-	h.tenants = tenantsHandler{directory: c.Tenants, actions: &h.actions, audit: &h.audit, usage: &h.usage, maxBody: c.MaxBody}
+	h.tenants = tenantsHandler{directory: c.Tenants, actions: &h.actions, audit: &h.audit, usage: &h.usage, proof: &h.proof, maxBody: c.MaxBody}
 	h.keys = keysHandler{keys: c.Tenants, tenants: &h.tenants, maxBody: c.MaxBody}
 	public, admin := h.routes(), newAdminHandler(c.Ready, c.Gatherer).routes()
 	m, err := register(c.Metrics, slices.Concat(public, admin))

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"holdfast.dev/gateway/internal/actions"
 	"holdfast.dev/gateway/internal/api"
 	"holdfast.dev/gateway/internal/api/apitest"
+	"holdfast.dev/gateway/internal/archive"
 	"holdfast.dev/gateway/internal/audit"
 	"holdfast.dev/gateway/internal/connections"
 	"holdfast.dev/gateway/internal/connectors"
@@ -44,6 +46,8 @@ type service struct {
 	authenticate func(string) (tenants.Principal, error)
 	specs        func() []connectors.Spec
 	query        func(ledger.Scope, audit.Filter, trail.Page) ([]audit.Entry, string, error)
+	proof        archive.Report
+	checkpoints  []archive.Checkpoint
 	report       func(ledger.Scope, usage.Query) (usage.Report, error)
 	appendRows   func(ledger.Scope, []audit.Row) error // nil: taken
 	register     func(audit.Caller, string, string, []byte) (connectors.Spec, bool, error)
@@ -90,6 +94,18 @@ func (s *service) Query(_ context.Context, scope ledger.Scope, f audit.Filter, p
 func (s *service) Report(_ context.Context, scope ledger.Scope, q usage.Query) (usage.Report, error) {
 	return s.report(scope, q)
 }
+
+func (s *service) Verify(context.Context, ledger.Scope) (archive.Report, error) { return s.proof, nil }
+
+func (s *service) Checkpoints(_ context.Context, _ ledger.Scope, before uint64, limit int) ([]archive.Checkpoint, uint64, error) {
+	list := slices.DeleteFunc(slices.Clone(s.checkpoints), func(c archive.Checkpoint) bool { return before > 0 && c.Segment >= before })
+	if len(list) > limit {
+		return list[:limit], list[limit-1].Segment, nil
+	}
+	return list, 0, nil
+}
+
+func (s *service) SigningKeys(context.Context) ([]archive.SigningKey, error) { return nil, nil }
 
 func (s *service) Append(_ context.Context, scope ledger.Scope, rows ...audit.Row) error {
 	if s.appendRows != nil {
@@ -185,7 +201,7 @@ func (g *gateway) config() api.Config {
 	return api.Config{
 		Actions: g.service, Tenants: g.people, Connections: g.conns,
 		Unsettled:  func(context.Context, ledger.Scope, string) (bool, error) { return false, nil },
-		Connectors: g.service, Registrar: g.service, Audit: g.service, Usage: g.service,
+		Connectors: g.service, Registrar: g.service, Audit: g.service, Usage: g.service, Proofs: g.service,
 		Ready:   func(context.Context) error { return g.ready() },
 		MaxBody: maxBody, Window: 24 * time.Hour,
 		Metrics: g.reg, Gatherer: g.reg,

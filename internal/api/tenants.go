@@ -23,6 +23,7 @@ type tenantsHandler struct {
 	actions   *actionsHandler
 	audit     *auditHandler
 	usage     *usageHandler
+	proof     *proofHandler
 	maxBody   int64
 }
 
@@ -173,6 +174,24 @@ func (h *tenantsHandler) listAudit(c *call) error {
 		return err
 	}
 	return h.audit.listFor(c, ref.Scope, paramLife)
+}
+
+// verifyAudit is the host's proof of one tenant's log, deleted ones included.
+func (h *tenantsHandler) verifyAudit(c *call) error {
+	ref, err := h.life(c)
+	if err != nil {
+		return err
+	}
+	return h.proof.verifyFor(c, ref.Scope, paramLife)
+}
+
+// listCheckpoints is the host's look at one tenant's checkpoints.
+func (h *tenantsHandler) listCheckpoints(c *call) error {
+	ref, err := h.life(c)
+	if err != nil {
+		return err
+	}
+	return h.proof.checkpointsFor(c, ref.Scope, paramLife)
 }
 
 // showUsage is the host's look at what one tenant's rows add up to.

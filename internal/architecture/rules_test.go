@@ -69,7 +69,7 @@ func layers() []layer {
 
 		// The one path of a write, the front, the program.
 		{pkg: "actions", may: leaves + records + rules + "limits"},
-		{pkg: "api", may: leaves + records + rules + "actions limits usage trail ."},
+		{pkg: "api", may: leaves + records + rules + "actions archive limits usage trail ."},
 		{pkg: "examples/go"},            // a client, which knows only what is public
 		{pkg: "mcp", may: "strictjson"}, // beside api, which it speaks to as a client does
 		{pkg: "cmd/gateway", may: leaves + records + rules +

@@ -41,12 +41,17 @@ type Header struct {
 // Time is a time to the millisecond, written in one form.
 type Time struct{ time.Time }
 
-// MarshalText writes RFC 3339 in UTC with three digits of milliseconds.
-func (t Time) MarshalText() ([]byte, error) { return t.UTC().AppendFormat(nil, timeForm), nil }
+// MarshalJSON writes RFC 3339 in UTC with three digits of milliseconds.
+func (t Time) MarshalJSON() ([]byte, error) {
+	return append(t.UTC().AppendFormat([]byte{'"'}, timeForm), '"'), nil
+}
 
-// UnmarshalText accepts only what MarshalText writes.
-func (t *Time) UnmarshalText(text []byte) error {
-	parsed, ok := parseTime(text)
+// UnmarshalJSON accepts only what MarshalJSON writes.
+func (t *Time) UnmarshalJSON(text []byte) error {
+	if len(text) < 2 || text[0] != '"' || text[len(text)-1] != '"' {
+		return errLine
+	}
+	parsed, ok := parseTime(text[1 : len(text)-1])
 	if !ok {
 		return errLine
 	}

@@ -76,3 +76,38 @@ func (v *Verifier) damaged(e Entry, cause error) {
 	v.report.add(Finding{Kind: MissingSegment, Segment: e.Number, Row: e.First, To: e.Last, Detail: cause.Error()})
 	v.next = place{number: e.Number + 1, first: e.Last + 1, prev: e.Head}
 }
+
+// Checkpoints lists the checkpoints of a scope, newest first: those of segments
+// before a number (0: all), at most limit. Next is the number to go on with, 0 if
+// there are no more.
+func (r *Reader) Checkpoints(ctx context.Context, scope ledger.Scope, before uint64, limit int) (list []Checkpoint, next uint64, err error) {
+	h, ok, err := r.Head(ctx, scope)
+	if err != nil || !ok {
+		return nil, 0, err
+	}
+	last := h.Number
+	if before > 0 {
+		last = min(last, before-1)
+	}
+	if last < h.Kept.Number {
+		return nil, 0, nil
+	}
+	found, err := r.list(ctx, scope, h.Kept.Number, last, Range{Newest: true, Limit: limit})
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, e := range found {
+		list = append(list, e.Checkpoint(scope, h.Tenant))
+		next = e.Number
+	}
+	if next <= h.Kept.Number {
+		next = 0
+	}
+	return list, next, nil
+}
+
+// SigningKeys lists every public key that checkpoints were signed with, oldest
+// first.
+func (r *Reader) SigningKeys(ctx context.Context) ([]SigningKey, error) {
+	return SigningKeys(ctx, r.store)
+}

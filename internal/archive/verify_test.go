@@ -387,3 +387,16 @@ func FuzzVerify(f *testing.F) {
 		_, _ = archive.ParseRows(text)
 	})
 }
+
+// TestTheFormIsKept: logs outlive releases, so what is written, hashed and signed
+// must not change by accident.
+func TestTheFormIsKept(t *testing.T) {
+	s := newSample(t, "acme")
+	for line, want := range map[int]string{
+		0: `{"type":"segment","v":1,"tenant":"acme","scope":"aa899763c9d5c6e72c52d33b59be0978","number":2,"first":5,"prev":"a883a7d4281edc2c00ee0479c8b4d0cb4619df0b0b10a8f16a017efe3443f66f","from":"2026-03-01T12:00:05.000Z"}`,
+		1: `{"type":"row","seq":5,"at":"2026-03-01T12:00:05.000Z","cursor":"0000000000000005","hash":"566adece59ae134ef3784815e0e3752eaeb64cdd758ba632048e31a3f10dea81","row":{"v":1,"event":"claimed","at":"2026-03-01T12:00:05.000Z","tenant":"acme","actor":{"kind":""},"action_id":"act_5"}}`,
+		5: `{"type":"checkpoint","tenant":"acme","scope":"aa899763c9d5c6e72c52d33b59be0978","segment":2,"seq":8,"head":"cedb36563cb9a69c241cd640a33b9063b6af6557e3a04bf6af66ff906a1f5484","at":"2026-03-01T13:00:00.000Z","final":false,"key_id":"defc17c8aaf2b7ed","signature":"/nxB0isSbPSKgLVEXHrCOzIo3oVgWbcC0M8NT8SQ8ahxY3eQnCxwujseihDMVqYNrcazBpDNwUCVSlTMBIM5Cg=="}`,
+	} {
+		require.Equal(t, want+"\n", s.segments[1][line])
+	}
+}
