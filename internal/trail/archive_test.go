@@ -21,11 +21,10 @@ import (
 type shelf struct {
 	store  ledger.Store
 	parts  []part
-	kept   uint64            // number of the first segment that is kept
-	onHead func()            // before each answer
-	broken map[uint64]error  // what reading a segment fails with
-	opened int               // segments read
-	terms  func(term string) // told of each term asked for
+	kept   uint64           // number of the first segment that is kept
+	onHead func()           // before each answer
+	broken map[uint64]error // what reading a segment fails with
+	opened int              // segments read
 }
 
 type part struct {
@@ -137,6 +136,7 @@ func (s *shelf) Text(_ context.Context, e archive.Entry) ([]byte, error) {
 	if err := s.broken[e.Number]; err != nil {
 		return nil, err
 	}
+	s.opened++
 	p := s.parts[e.Number-1]
 	text := archive.Header{Type: "segment", V: 1, Tenant: "acme", Scope: archive.ScopeID(scope), Number: e.Number, First: e.First, From: archive.Time{Time: e.From}}.Line()
 	for _, r := range p.rows {
