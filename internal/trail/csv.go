@@ -109,6 +109,6 @@ func Original(s string) string {
 func begins(r rune) bool { return strings.ContainsRune("=+-@\t\r\n'＝＋－＠", r) }
 
 // ends says whether a cell may end with a character: with some settings a
-// spreadsheet splits at others than the comma. Blanks are passed over in front of
-// a formula.
-func ends(r rune) bool { return strings.ContainsRune(",;|:\"\t\r\n \u00a0", r) }
+// spreadsheet splits at others than the comma. Blanks and what does not show are
+// passed over in front of a formula.
+func ends(r rune) bool { return r <= ' ' || strings.ContainsRune(",;|:\"\u007f\u00a0", r) }
