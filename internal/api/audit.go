@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -16,16 +17,28 @@ import (
 type auditor interface {
 	journal
 	Query(ctx context.Context, scope ledger.Scope, f audit.Filter, p trail.Page) (rows []audit.Entry, next string, err error)
+	Export(ctx context.Context, scope ledger.Scope, e trail.Export, out io.Writer) error
 }
 
-type auditHandler struct{ log auditor }
+type auditHandler struct {
+	log     auditor
+	exports exports
+}
 
 func (h *auditHandler) list(c *call) error { return h.listFor(c, c.who.Scope) }
 
 // listFor reads the rows of a scope. Parameters that the caller has read itself
 // are named in also.
 func (h *auditHandler) listFor(c *call, scope ledger.Scope, also ...string) error {
-	q := c.query(slices.Concat(also, auditFilters(), []string{"order", "limit", "cursor"})...)
+	all := &query{values: c.r.URL.Query()}
+	format := c.format(all)
+	if err := all.err(); err != nil {
+		return err
+	}
+	if format != formatJSON {
+		return h.export(c, scope, format, also)
+	}
+	q := c.query(slices.Concat(also, auditFilters(), []string{"order", "limit", "cursor", "format"})...)
 	filter := q.auditFilter()
 	page := trail.Page{Limit: q.limit(), Newest: q.newest(), Cursor: q.text("cursor")}
 	if err := q.err(); err != nil {

@@ -85,10 +85,10 @@ func TestWhoMayCallWhat(t *testing.T) {
 		{"GET", "/v1/tools", do + " " + read + " " + resolve + " " + manage},
 		{"GET", "/v1/connectors", do + " " + read + " " + resolve + " " + manage},
 		{"GET", "/v1/connectors/c", do + " " + read + " " + resolve + " " + manage},
-		{"GET", "/v1/audit", read},
+		{"GET", "/v1/audit", admin + " " + read},
 		{"GET", "/v1/usage", read},
-		{"GET", "/v1/audit/verify", read},
-		{"GET", "/v1/audit/checkpoints", read},
+		{"GET", "/v1/audit/verify", admin + " " + read},
+		{"GET", "/v1/audit/checkpoints", admin + " " + read},
 		{"POST", "/mcp", do + " " + read + " " + resolve + " " + manage},
 	} {
 		for _, scope := range all {

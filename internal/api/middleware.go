@@ -119,6 +119,9 @@ func (f *front) finish(c *call) {
 // problem.
 func (f *front) answerError(err error, ec echo.Context) {
 	c := callOf(ec)
+	if c.cut {
+		return // nobody is there
+	}
 	p := problemOf(err)
 	c.code = p.code
 	f.metrics.problem(p.code)

@@ -53,9 +53,9 @@ func (s *handlers) routes() []route {
 		{method: put, path: "/v1/connectors/:name/:version", access: platform(), handle: s.connectors.put},
 		{method: del, path: "/v1/connectors/:name/:version", access: platform(), handle: s.connectors.remove},
 
-		{method: get, path: "/v1/audit", access: tenantKey(read), handle: s.audit.list},
-		{method: get, path: "/v1/audit/verify", access: tenantKey(read), handle: s.proof.verify},
-		{method: get, path: "/v1/audit/checkpoints", access: tenantKey(read), handle: s.proof.checkpoints},
+		{method: get, path: "/v1/audit", access: platformOr(read), handle: s.audit.list},
+		{method: get, path: "/v1/audit/verify", access: platformOr(read), handle: s.proof.verify},
+		{method: get, path: "/v1/audit/checkpoints", access: platformOr(read), handle: s.proof.checkpoints},
 		{method: get, path: "/v1/usage", access: tenantKey(read), handle: s.usage.show},
 
 		{method: post, path: "/mcp", access: tenantKey(), handle: s.mcp.post},

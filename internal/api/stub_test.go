@@ -49,6 +49,7 @@ type service struct {
 	proof        archive.Report
 	checkpoints  []archive.Checkpoint
 	report       func(ledger.Scope, usage.Query) (usage.Report, error)
+	export       func(ledger.Scope, trail.Export, io.Writer) error
 	appendRows   func(ledger.Scope, []audit.Row) error // nil: taken
 	register     func(audit.Caller, string, string, []byte) (connectors.Spec, bool, error)
 	unregister   func(string, string) error
@@ -106,6 +107,10 @@ func (s *service) Checkpoints(_ context.Context, _ ledger.Scope, before uint64, 
 }
 
 func (s *service) SigningKeys(context.Context) ([]archive.SigningKey, error) { return nil, nil }
+
+func (s *service) Export(_ context.Context, scope ledger.Scope, e trail.Export, out io.Writer) error {
+	return s.export(scope, e, out)
+}
 
 func (s *service) Append(_ context.Context, scope ledger.Scope, rows ...audit.Row) error {
 	if s.appendRows != nil {

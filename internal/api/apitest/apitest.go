@@ -6,7 +6,9 @@
 package apitest
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"mime"
@@ -84,11 +86,24 @@ func (d *description) body(path, method string, resp *http.Response, body []byte
 	if _, ok := content[media]; err != nil || !ok {
 		return fmt.Errorf("status %d has no media type %q", resp.StatusCode, resp.Header.Get("Content-Type"))
 	}
-	if !strings.HasSuffix(media, "json") {
+	switch {
+	case media == "application/x-ndjson":
+		return lines(body)
+	case !strings.HasSuffix(media, "json"):
 		return nil
 	}
 	if err := d.validate(place+"/content/"+escape(media)+"/schema", body); err != nil {
 		return fmt.Errorf("status %d: %w", resp.StatusCode, err)
+	}
+	return nil
+}
+
+// lines checks that each line is a JSON object, and that it has an end.
+func lines(body []byte) error {
+	for line := range bytes.Lines(body) {
+		if !json.Valid(line) || line[0] != '{' || !bytes.HasSuffix(line, []byte("\n")) {
+			return fmt.Errorf("this is no line of NDJSON: %s", clip(line))
+		}
 	}
 	return nil
 }
