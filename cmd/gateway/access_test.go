@@ -214,6 +214,9 @@ func accessTable() []accessRow {
 			// Nobody else's is changed: it reads as a new one that names no connector.
 			except: map[string]want{foreign: {400, "invalid_request"}}},
 		{method: "DELETE", path: "/v1/connections/{name}", may: "manage", done: want{204, ""}, target: newConnection, except: hidden},
+		{method: "POST", path: "/v1/connections/{name}/test", may: "manage", done: want{200, ""},
+			target: func(t *testing.T, p *population, of *agent) string { return newConnection(t, p, of) + "/test" },
+			except: map[string]want{foreign: {404, "not_found"}, suspended: {403, "tenant_suspended"}}},
 
 		{method: "GET", path: "/v1/tools", may: tenantsOwn, done: want{200, ""}, list: true},
 
@@ -426,6 +429,7 @@ func TestForeignIsAbsent(t *testing.T) {
 			{"GET", "/v1/connections/theirs", "/v1/connections/nobodys", ""},
 			{"PUT", "/v1/connections/theirs", "/v1/connections/nobodys", `{"paused":true}`},
 			{"DELETE", "/v1/connections/theirs", "/v1/connections/nobodys", ""},
+			{"POST", "/v1/connections/theirs/test", "/v1/connections/nobodys/test", ""},
 			{"POST", "/v1/tenants/" + p.tenant.name + "/keys", "/v1/tenants/nobody/keys", `{"scopes":["do"]}`},
 			{"GET", "/v1/tenants/" + p.tenant.name + "/keys", "/v1/tenants/nobody/keys", ""},
 			{"DELETE", "/v1/tenants/" + p.tenant.name + "/keys/" + key, "/v1/tenants/nobody/keys/" + key, ""},

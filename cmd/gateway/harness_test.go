@@ -211,6 +211,8 @@ actions:
 		"probe-fast": strings.ReplaceAll(make("probe-fast", "status >= 200 && status < 300"), "timeout: 5s", "timeout: 300ms"),
 		"query": strings.Replace(make("query", "status == 200"),
 			"{type: bearer, prefix: Bearer, secret: token}", "{type: api_key, in: query, name: key, secret: token}", 1),
+		"probe-tested": strings.Replace(make("probe-tested", "status == 200"), "\nactions:",
+			"\ntest: {request: {method: GET, path: /self}, ok: 'status == 200 && body.ok'}\nactions:", 1),
 		"probe-slow": strings.ReplaceAll(make("probe-slow", "status >= 200 && status < 300"), "timeout: 5s", "timeout: 60s"),
 	}
 }

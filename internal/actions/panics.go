@@ -49,6 +49,17 @@ func (g guarded) Check(ctx context.Context, op connectors.Op) (steps []connector
 	return g.Connector.Check(ctx, op)
 }
 
+func (g guarded) PlanTest(ctx context.Context, config []byte, baseURL string) (r connectors.Request, err error) {
+	defer caught(&err)
+	return g.Connector.PlanTest(ctx, config, baseURL)
+}
+
+func (g guarded) JudgeTest(ctx context.Context, config []byte, a connectors.Answer) (ok bool, err error) {
+	defer func() { ok = ok && !errors.Is(err, errPanicked) }()
+	defer caught(&err)
+	return g.Connector.JudgeTest(ctx, config, a)
+}
+
 func (g guarded) MatchLookup(ctx context.Context, op connectors.Op, step int, a connectors.Answer) (found connectors.Found, err error) {
 	defer func() {
 		if errors.Is(err, errPanicked) {

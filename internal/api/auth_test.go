@@ -82,6 +82,7 @@ func TestWhoMayCallWhat(t *testing.T) {
 		{"GET", "/v1/connections/c", do + " " + read + " " + manage},
 		{"PUT", "/v1/connections/c", manage},
 		{"DELETE", "/v1/connections/c", manage},
+		{"POST", "/v1/connections/c/test", manage},
 		{"GET", "/v1/tools", do + " " + read + " " + resolve + " " + manage},
 		{"GET", "/v1/connectors", do + " " + read + " " + resolve + " " + manage},
 		{"GET", "/v1/connectors/c", do + " " + read + " " + resolve + " " + manage},
@@ -229,7 +230,7 @@ func TestPublicCalls(t *testing.T) {
 	require.Contains(t, string(a.body), "openapi: 3.1.0")
 
 	public, _ := g.server.Routes()
-	require.Len(t, public, 33)
+	require.Len(t, public, 34)
 }
 
 // A tenant's key has no other tenant: a foreign one is not found, whether it

@@ -9,6 +9,7 @@ import (
 	"holdfast.dev/gateway/internal/audit"
 	"holdfast.dev/gateway/internal/connections"
 	"holdfast.dev/gateway/internal/ledger"
+	"holdfast.dev/gateway/internal/tenants"
 )
 
 // unsettled says whether a connection has writes in flight or held.
@@ -24,7 +25,13 @@ type connectionBook interface {
 		unsettled func(ctx context.Context, scope ledger.Scope, connectionID string) (bool, error)) error
 }
 
+// tester finds out whether a connection works.
+type tester interface {
+	TestConnection(ctx context.Context, p tenants.Principal, name, requestID, front string) (actions.TestResult, error)
+}
+
 type connectionsHandler struct {
+	tests     tester
 	book      connectionBook
 	unsettled unsettled
 	maxBody   int64
@@ -102,6 +109,29 @@ func (h *connectionsHandler) remove(c *call) error {
 		return err
 	}
 	return c.nothing()
+}
+
+func (h *connectionsHandler) test(c *call) error {
+	name, err := c.param("name")
+	if err != nil {
+		return err
+	}
+	result, err := h.tests.TestConnection(c.ctx(), c.who, name, c.id, c.front)
+	if err != nil {
+		return err
+	}
+	o := newObject(512)
+	o.text("connection", result.Connection)
+	o.text("verdict", result.Verdict)
+	o.text("detail", result.Detail)
+	if result.Status > 0 {
+		o.object("vendor", func(o *object) { o.number("status", int64(result.Status)) })
+	}
+	if result.Duration > 0 {
+		o.number("duration_ms", result.Duration.Milliseconds())
+	}
+	o.text("request_id", c.id)
+	return c.json(http.StatusOK, o.bytes())
 }
 
 // connectionRequest is the body of a PUT. Its credentials go nowhere but into

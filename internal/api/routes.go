@@ -45,6 +45,7 @@ func (s *handlers) routes() []route {
 		{method: get, path: "/v1/connections/:name", access: tenantKey(do, read, manage), handle: s.connections.get},
 		{method: put, path: "/v1/connections/:name", access: tenantKey(manage), handle: s.connections.put},
 		{method: del, path: "/v1/connections/:name", access: tenantKey(manage), handle: s.connections.remove},
+		{method: post, path: "/v1/connections/:name/test", access: tenantKey(manage), handle: s.connections.test},
 
 		{method: get, path: "/v1/tools", access: tenantKey(), handle: s.tools.list},
 

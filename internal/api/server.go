@@ -18,6 +18,7 @@ type Actions interface {
 	writer
 	reader
 	settler
+	tester
 }
 
 // Tenants says who there is and whose an API key is.
@@ -125,7 +126,7 @@ func New(c Config) (*Server, error) {
 	h := &handlers{
 		do:          doHandler{writes: c.Actions, maxBody: c.MaxBody},
 		actions:     actionsHandler{reads: c.Actions, settles: c.Actions, maxBody: c.MaxBody},
-		connections: connectionsHandler{book: c.Connections, unsettled: c.Unsettled, maxBody: c.MaxBody},
+		connections: connectionsHandler{tests: c.Actions, book: c.Connections, unsettled: c.Unsettled, maxBody: c.MaxBody},
 		connectors:  connectorsHandler{catalog: c.Connectors, registrar: c.Registrar, window: c.Window},
 		audit:       auditHandler{log: c.Audit},
 		proof:       newProofHandler(c.Proofs),

@@ -43,6 +43,7 @@ type service struct {
 	list         func(tenants.Principal, actions.ListFilter, string, int) ([]actions.View, string, error)
 	check        func(string, string) (actions.CheckResult, error)
 	resolve      func(string, actions.Resolution) (actions.View, error)
+	test         func(string) (actions.TestResult, error)
 	authenticate func(string) (tenants.Principal, error)
 	specs        func() []connectors.Spec
 	query        func(ledger.Scope, audit.Filter, trail.Page) ([]audit.Entry, string, error)
@@ -60,6 +61,10 @@ type service struct {
 
 func (s *service) Do(ctx context.Context, r actions.Request) (actions.Reply, error) {
 	return s.do(ctx, r)
+}
+
+func (s *service) TestConnection(_ context.Context, _ tenants.Principal, name, _, _ string) (actions.TestResult, error) {
+	return s.test(name)
 }
 
 func (s *service) Get(_ context.Context, p tenants.Principal, id string) (actions.View, error) {

@@ -57,6 +57,7 @@ const (
 	ConnectionClosing  Event = "connection.closing"
 	ConnectionReopened Event = "connection.reopened" // deletion was given up
 	ConnectionDeleted  Event = "connection.deleted"
+	ConnectionTested   Event = "connection.tested" // its outcome is the verdict
 
 	ConnectorRegistered Event = "connector.registered"
 	ConnectorDeleted    Event = "connector.deleted"
@@ -73,7 +74,7 @@ func Events() []Event {
 		TenantReserved, TenantCreated, TenantUpdated, TenantSuspended, TenantResumed,
 		TenantClosing, TenantReopened, TenantDeleted, TenantPurged, TenantErased,
 		KeyCreated, KeyRevoked,
-		ConnectionCreated, ConnectionUpdated, ConnectionClosing, ConnectionReopened, ConnectionDeleted,
+		ConnectionCreated, ConnectionUpdated, ConnectionClosing, ConnectionReopened, ConnectionDeleted, ConnectionTested,
 		ConnectorRegistered, ConnectorDeleted,
 		StoreInitialized, StoreLossAccepted,
 	}

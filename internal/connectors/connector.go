@@ -34,6 +34,14 @@ type Connector interface {
 	// answer that cannot be read, or an error, finds Doubtful and settles
 	// nothing.
 	MatchLookup(ctx context.Context, op Op, step int, a Answer) (Found, error)
+
+	// PlanTest builds the harmless read that shows whether a connection works,
+	// from its config and base URL. ErrPlan if Spec.Tests is false.
+	PlanTest(ctx context.Context, config []byte, baseURL string) (Request, error)
+
+	// JudgeTest says whether the answer to it is the one of a connection that
+	// works. Whatever cannot be told is no.
+	JudgeTest(ctx context.Context, config []byte, a Answer) (bool, error)
 }
 
 // Op is one write as a connector sees it. All of it is fixed at the claim and

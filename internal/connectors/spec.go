@@ -34,6 +34,7 @@ type Spec struct {
 	BaseURL BaseURL
 	Redact  Redact
 	Limits  RateLimits
+	Tests   bool // there is a test call
 
 	Actions map[string]ActionSpec
 }

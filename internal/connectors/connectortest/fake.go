@@ -105,6 +105,22 @@ func (f *Fake) MatchLookup(ctx context.Context, op connectors.Op, step int, a co
 	return connectors.Found{Kind: connectors.Doubtful}, nil
 }
 
+// PlanTest implements connectors.Connector: GET base/test.
+func (f *Fake) PlanTest(_ context.Context, _ []byte, baseURL string) (connectors.Request, error) {
+	if !f.SpecValue.Tests {
+		return connectors.Request{}, connectors.ErrPlan
+	}
+	if baseURL == "" {
+		baseURL = f.SpecValue.BaseURL.Default
+	}
+	return connectors.Request{Method: http.MethodGet, URL: baseURL + "/test", Header: http.Header{}}, nil
+}
+
+// JudgeTest implements connectors.Connector: any 2xx.
+func (f *Fake) JudgeTest(_ context.Context, _ []byte, a connectors.Answer) (bool, error) {
+	return a.Status >= 200 && a.Status < 300, nil
+}
+
 // Planned returns every op Plan was called with.
 func (f *Fake) Planned() []connectors.Op {
 	f.mu.Lock()

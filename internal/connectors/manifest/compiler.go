@@ -123,7 +123,9 @@ func (b *builder) build() *connector {
 		actions[name] = a
 		b.spec.Actions[name] = a.spec
 	}
-	return &connector{spec: b.spec, actions: actions}
+	test := b.test(f.Test)
+	b.spec.Tests = test != nil
+	return &connector{spec: b.spec, actions: actions, test: test}
 }
 
 func (b *builder) auth() connectors.Auth {

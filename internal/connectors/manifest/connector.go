@@ -16,6 +16,7 @@ import (
 type connector struct {
 	spec    connectors.Spec
 	actions map[string]*action
+	test    *testCall // nil: there is none
 }
 
 var _ connectors.Connector = (*connector)(nil)

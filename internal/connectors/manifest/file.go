@@ -26,7 +26,14 @@ type file struct {
 	Headers   map[string]string     `yaml:"headers"`
 	RateLimit fileRateLimit         `yaml:"rate_limit"`
 	Redact    fileRedact            `yaml:"redact"`
+	Test      *fileTest             `yaml:"test"`
 	Actions   map[string]fileAction `yaml:"actions"`
+}
+
+type fileTest struct {
+	Request fileRequest `yaml:"request"`
+	Reads   string      `yaml:"reads"`
+	OK      string      `yaml:"ok"`
 }
 
 type fileAuth struct {

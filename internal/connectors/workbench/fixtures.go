@@ -13,6 +13,7 @@ import (
 // Fixtures are the examples of one connector, by action.
 type Fixtures struct {
 	Actions map[string]ActionFixtures `json:"actions"`
+	Test    *TestFixtures             `json:"test"`
 
 	file  string
 	lines map[string]int
@@ -27,6 +28,24 @@ type ActionFixtures struct {
 	Request *RequestFixture `json:"request"` // what must be sent; nil: anything
 	Answers []AnswerFixture `json:"answers"`
 	Lookups []LookupFixture `json:"lookups"`
+}
+
+// TestFixtures are the examples of the test call.
+type TestFixtures struct {
+	Config  json.RawMessage `json:"config"` // of the connection; {} if absent
+	BaseURL string          `json:"base_url"`
+
+	Request *RequestFixture     `json:"request"`
+	Answers []TestAnswerFixture `json:"answers"`
+}
+
+// TestAnswerFixture is an answer to the test call, and whether it is that of a
+// connection that works.
+type TestAnswerFixture struct {
+	answer
+
+	Name   string `json:"name"`
+	Passes bool   `json:"passes"`
 }
 
 // RequestFixture is what Plan must give. Of the headers, only those named are

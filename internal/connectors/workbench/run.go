@@ -29,6 +29,9 @@ func (f *Fixtures) Run(ctx context.Context, c connectors.Connector) []Finding {
 		}
 		r.action(name, f.Actions[name])
 	}
+	if f.Test != nil {
+		r.test(f.Test)
+	}
 	return r.found
 }
 
@@ -88,7 +91,7 @@ func OpOf(spec connectors.Spec, action string, params, config []byte, base strin
 		return connectors.Op{}, fmt.Errorf("vendor key: %w", err)
 	}
 	if base == "" && spec.BaseURL.Default == "" {
-		base = strings.Replace(strings.TrimSuffix(spec.BaseURL.Allow[0], "/"), "*.", "any.", 1)
+		base = anyBase(spec)
 	}
 	return connectors.Op{
 		Action: action, Params: params, Config: config, BaseURL: base,
@@ -102,6 +105,10 @@ func (r *runner) request(op connectors.Op, want *RequestFixture, at string) {
 		r.add(at, "the request cannot be planned: %v", err)
 		return
 	}
+	r.compare(got, op, want, at)
+}
+
+func (r *runner) compare(got connectors.Request, op connectors.Op, want *RequestFixture, at string) {
 	if want.Method != "" && got.Method != want.Method {
 		r.add(at+"/method", "the method is %s", got.Method)
 	}
@@ -224,6 +231,47 @@ func (r *runner) lookup(action string, f ActionFixtures, want LookupFixture, at 
 	}
 }
 
+func (r *runner) test(f *TestFixtures) {
+	if !r.spec.Tests {
+		r.add("/test", "the manifest has no test call")
+		return
+	}
+	config, base, err := r.testOf(f)
+	if err != nil {
+		r.add("/test/config", "%v", err)
+		return
+	}
+	got, err := r.connector.PlanTest(r.ctx, config, base)
+	switch {
+	case err != nil:
+		r.add("/test", "the request cannot be planned: %v", err)
+	case f.Request != nil:
+		r.compare(got, connectors.Op{}, f.Request, "/test/request")
+	}
+	for i, a := range f.Answers {
+		passes, err := r.connector.JudgeTest(r.ctx, config, a.as(connectors.Op{}))
+		if err != nil || passes != a.Passes {
+			r.add("/test/answers/"+strconv.Itoa(i)+"/passes", "this is %t", passes && err == nil)
+		}
+	}
+}
+
+func (r *runner) testOf(f *TestFixtures) (config []byte, base string, err error) {
+	config, base = orObject(f.Config), f.BaseURL
+	if err := r.spec.ValidateConfig(config); err != nil {
+		return nil, "", fmt.Errorf("config: %w", err)
+	}
+	if base == "" && r.spec.BaseURL.Default == "" {
+		base = anyBase(r.spec)
+	}
+	return config, base, nil
+}
+
+// anyBase is a base URL that a connector without a default allows.
+func anyBase(spec connectors.Spec) string {
+	return strings.Replace(strings.TrimSuffix(spec.BaseURL.Allow[0], "/"), "*.", "any.", 1)
+}
+
 // Uncovered finds the rules and look-ups of a manifest that no fixture shows at
 // work, as problems of the manifest.
 func (f *Fixtures) Uncovered(ctx context.Context, c connectors.Connector) []connectors.ManifestProblem {
@@ -255,7 +303,23 @@ func (f *Fixtures) Uncovered(ctx context.Context, c connectors.Connector) []conn
 			}
 		}
 	}
-	return list
+	return append(list, f.uncoveredTest(spec)...)
+}
+
+func (f *Fixtures) uncoveredTest(spec connectors.Spec) []connectors.ManifestProblem {
+	if !spec.Tests {
+		return nil
+	}
+	shown := map[bool]bool{}
+	if f.Test != nil {
+		for _, a := range f.Test.Answers {
+			shown[a.Passes] = true
+		}
+	}
+	if shown[true] && shown[false] {
+		return nil
+	}
+	return []connectors.ManifestProblem{{Pointer: "/test", Reason: "fixtures must show one answer that passes the test call and one that does not"}}
 }
 
 // shown says which rules decide the answers of an action's fixtures, and what
