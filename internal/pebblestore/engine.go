@@ -68,7 +68,7 @@ func (s *Store) openEngine(dir string, mem vfs.FS, tune []func(*pebble.Options))
 			return err
 		}
 		dir = abs
-		o.FS, s.health = vfs.WithDiskHealthChecks(privateFS{vfs.Default}, diskSlow, nil, s.trouble.diskSlow)
+		o.FS, s.health = vfs.WithDiskHealthChecks(privateFS{vfs.Default, &s.freshLogs}, diskSlow, nil, s.trouble.diskSlow)
 	}
 	db, err := pebble.Open(dir, o)
 	if err != nil {

@@ -20,6 +20,28 @@ func OpenSmall(dir string, opts Options) (*Store, error) {
 	return open(dir, opts, nil, func(o *pebble.Options) { o.MemTableSize = 64 << 10 })
 }
 
+// ScrubRound scrubs every part once.
+func (s *Store) ScrubRound(ctx context.Context) error {
+	for range scrubParts {
+		if err := s.scrubNext(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ScrubPart is the part that comes next.
+func (s *Store) ScrubPart() byte {
+	mark, ok, err := s.getRaw(keyScrub)
+	if err != nil || !ok {
+		return 0
+	}
+	return mark[0]
+}
+
+// StartScrubber is the scrubber driven by the test.
+func (s *Store) StartScrubber(ticks <-chan time.Time) (stop func()) { return s.startScrubber(ticks) }
+
 // SetUptime replaces the clock nonces live by. It is called before any step.
 func (s *Store) SetUptime(f func() time.Duration) { s.uptime = f }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -11,7 +12,13 @@ import (
 // privateFS is the disk with every folder and file made for the owner alone,
 // whatever the umask. The files matter too: a folder may be a mounted volume
 // whose mode is not ours to change, and files are copied out of it.
-type privateFS struct{ vfs.FS }
+//
+// While fresh is set, a file is not written over but made anew: what is behind
+// the end of what was written would stay.
+type privateFS struct {
+	vfs.FS
+	fresh *atomic.Bool
+}
 
 const (
 	folderMode = 0o700
@@ -25,6 +32,12 @@ func (f privateFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File
 }
 
 func (f privateFS) ReuseForWrite(old, name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	if f.fresh.Load() {
+		if err := f.FS.Remove(old); err != nil {
+			return nil, err
+		}
+		return f.Create(name, category)
+	}
 	return private(name)(f.FS.ReuseForWrite(old, name, category))
 }
 

@@ -43,6 +43,7 @@ import (
 	"io"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -86,8 +87,12 @@ type Store struct {
 
 	health      io.Closer // watches the disk; nil in memory
 	stopExpirer func()
-	closeOnce   sync.Once
-	closeErr    error
+
+	freshLogs    atomic.Bool // log files are made anew, not written over
+	stopScrubber func()
+
+	closeOnce sync.Once
+	closeErr  error
 }
 
 var _ ledger.Store = (*Store)(nil)
@@ -97,14 +102,16 @@ var _ ledger.Store = (*Store)(nil)
 // It fails at once with [ErrInUse] if another process has the folder open, and
 // with [ErrFormat] if a newer release has written to it.
 func Open(dir string, opts Options) (*Store, error) {
-	ticker := time.NewTicker(expireEvery)
-	s, err := open(dir, opts, ticker.C)
+	expire, scrub := time.NewTicker(expireEvery), time.NewTicker(scrubEvery)
+	s, err := open(dir, opts, expire.C)
 	if err != nil {
-		ticker.Stop()
+		expire.Stop()
+		scrub.Stop()
 		return nil, err
 	}
-	stop := s.stopExpirer
-	s.stopExpirer = func() { ticker.Stop(); stop() }
+	stopExpirer, stopScrubber := s.stopExpirer, s.startScrubber(scrub.C)
+	s.stopExpirer = func() { expire.Stop(); stopExpirer() }
+	s.stopScrubber = func() { scrub.Stop(); stopScrubber() }
 	return s, nil
 }
 
@@ -137,7 +144,7 @@ func open(dir string, opts Options, ticks <-chan time.Time, tune ...func(*pebble
 	}
 	s.mark.committed.Store(mark)
 	s.clock = newClock(opts.Clock, time.UnixMilli(mark))
-	s.stopExpirer = s.startExpirer(ticks)
+	s.stopExpirer, s.stopScrubber = s.startExpirer(ticks), func() {}
 	return s, nil
 }
 
@@ -174,6 +181,7 @@ func (s *Store) close() error {
 	case <-s.failure.ch:
 	}
 	s.stopExpirer()
+	s.stopScrubber()
 	err := s.failure.err()
 	if err == nil {
 		err = s.guard(func() error { return s.writeSync(keyHighWater, encodeMillis(s.clock.now().UnixMilli())) })
