@@ -101,6 +101,25 @@ func TestPutUpdates(t *testing.T) {
 	require.Equal(t, first.ID, rows[1].Subject)
 }
 
+// Whether the actions are tools of their own is kept, and a connection of before
+// there was such a thing has none.
+func TestToolsOfAConnection(t *testing.T) {
+	f := newFixture(t)
+	f.put("billing", stripe())
+	require.NotContains(t, string(f.raw(f.tenant, "billing").Data), "mcp_tools", "stored as it was before")
+	require.False(t, f.get("billing").MCPTools)
+	f.put("billing", connections.Spec{MCPTools: on(true)})
+	require.True(t, f.get("billing").MCPTools)
+	f.put("billing", connections.Spec{Paused: on(true)})
+	require.True(t, f.get("billing").MCPTools)
+	rows := f.rows()
+	require.Equal(t, []string{"mcp_tools"}, rows[1].Changed)
+	made := stripe()
+	made.MCPTools = on(true)
+	require.True(t, f.put("other", made).MCPTools)
+	require.True(t, f.get("other").MCPTools)
+}
+
 func TestWhatAnUpdateLeavesOutStays(t *testing.T) {
 	f := newFixture(t)
 	spec := stripe()
