@@ -28,7 +28,6 @@ import (
 // over REST, by another client, under another key, on another replica.
 func TestMCPTimedOutCallIsOneWriteForEveryone(t *testing.T) {
 	onBothStores(t, func(t *testing.T, cfg Config) {
-		t.Parallel()
 		app, _ := boot(t, cfg)
 		bases := []string{app.URL()}
 		if cfg.isRedis() {
