@@ -22,6 +22,11 @@ KUBECONFORM_VERSION := v0.8.0
 KUBECONFORM         := .bin/kubeconform-$(KUBECONFORM_VERSION)
 KUBERNETES_VERSION  := v1.37.2
 
+# A real S3 server for the tests of the audit's archive. Its version stands in
+# internal/archive/buckettest, too.
+VERSITYGW_VERSION := v1.8.0
+VERSITYGW         := .bin/versitygw-$(VERSITYGW_VERSION)
+
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -37,7 +42,7 @@ build: ## Build the binary: .bin/gateway
 	go build -o .bin/gateway ./cmd/gateway
 
 .PHONY: test
-test: redis-server promtool clients $(STRIPE_MOCK) ## Run every test with the race detector
+test: redis-server promtool clients $(STRIPE_MOCK) $(VERSITYGW) ## Run every test with the race detector
 	go test $(TESTFLAGS) ./...
 
 .PHONY: shapes
@@ -80,7 +85,7 @@ mcp-clients: ## Let MCP clients from npm, and their conformance suite, speak to 
 	scripts/mcp-clients.sh -race
 
 .PHONY: cover
-cover: redis-server promtool clients $(STRIPE_MOCK) ## Run every test and print the coverage of each function
+cover: redis-server promtool clients $(STRIPE_MOCK) $(VERSITYGW) ## Run every test and print the coverage of each function
 	go test $(TESTFLAGS) -coverpkg=./... -coverprofile=.bin/cover.out ./...
 	go tool cover -func=.bin/cover.out
 
@@ -140,3 +145,7 @@ $(KUBECONFORM):
 $(STRIPE_MOCK):
 	GOBIN=$(CURDIR)/.bin/new CGO_ENABLED=0 go install github.com/stripe/stripe-mock@$(STRIPE_MOCK_VERSION)
 	mv .bin/new/stripe-mock $@
+
+$(VERSITYGW):
+	GOBIN=$(CURDIR)/.bin/new CGO_ENABLED=0 go install github.com/versity/versitygw/cmd/versitygw@$(VERSITYGW_VERSION)
+	mv .bin/new/versitygw $@

@@ -20,6 +20,7 @@ import (
 	"holdfast.dev/gateway/internal/actions"
 	"holdfast.dev/gateway/internal/api"
 	"holdfast.dev/gateway/internal/archive"
+	"holdfast.dev/gateway/internal/archive/bucket"
 	"holdfast.dev/gateway/internal/catalog"
 	"holdfast.dev/gateway/internal/connections"
 	"holdfast.dev/gateway/internal/connectors"
@@ -299,6 +300,9 @@ func (a *App) Close() error {
 		a.jobs.Wait()
 		if a.wire != nil {
 			a.wire.Close()
+		}
+		if b, ok := a.archive.(*bucket.Storage); ok {
+			b.CloseIdle()
 		}
 		if a.tracing != nil {
 			if err := a.tracing.Close(); err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"holdfast.dev/gateway/internal/archive"
+	"holdfast.dev/gateway/internal/archive/bucket"
 	"holdfast.dev/gateway/internal/audit"
 	"holdfast.dev/gateway/internal/ledger"
 	"holdfast.dev/gateway/internal/seal"
@@ -31,15 +32,19 @@ const defaultMaxUnsealed = 1_000_000
 // auditSettings are those of the audit's archive.
 func auditSettings() []setting {
 	return []setting{
-		{"audit-archive", "where sealed audit rows go: folder:PATH; on Redis all replicas must share it", auditArchive},
+		{"audit-archive", "where sealed audit rows go: folder:PATH or s3://BUCKET/PREFIX?endpoint=URL; on Redis all replicas must share it", auditArchive},
 		{"audit-seal-after", "how long an audit row may wait before it is sealed with those that came since", duration(func(c *Config) *time.Duration { return &c.AuditSealAfter }, time.Second, time.Hour)},
 		{"audit-max-unsealed", "new writes stop while more audit rows than these wait for the archive, as each replica counts; 0: never", count(func(c *Config) *int64 { return &c.AuditMaxUnsealed }, 1<<40)},
 	}
 }
 
 func auditArchive(c *Config, v string) error {
-	if rest, ok := strings.CutPrefix(v, folderPrefix); !ok || rest == "" {
-		return errors.New("must be folder:PATH")
+	if strings.HasPrefix(v, bucket.Scheme) {
+		if _, err := bucket.Parse(v); err != nil {
+			return err
+		}
+	} else if rest, ok := strings.CutPrefix(v, folderPrefix); !ok || rest == "" {
+		return errors.New("must be folder:PATH or s3://BUCKET/PREFIX?endpoint=URL")
 	}
 	c.AuditArchive = v
 	return nil
@@ -64,6 +69,13 @@ func openArchive(cfg Config) (archive.Storage, error) {
 	}
 	if where == "" {
 		return nil, nil
+	}
+	if strings.HasPrefix(where, bucket.Scheme) {
+		o, err := bucket.Parse(where)
+		if err != nil {
+			return nil, fmt.Errorf("open audit archive: %w", err)
+		}
+		return bucket.Open(o)
 	}
 	folder, err := archive.NewFolder(strings.TrimPrefix(where, folderPrefix))
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"holdfast.dev/gateway/internal/archive"
+	"holdfast.dev/gateway/internal/archive/buckettest"
 	"holdfast.dev/gateway/internal/ledger"
 	"holdfast.dev/gateway/internal/vendortest"
 )
@@ -150,4 +151,24 @@ func TestAuditRetentionOfATenant(t *testing.T) {
 	_, ok, err = app.directory.AuditRetention(t.Context(), ledger.ScopeOf("nobody"))
 	require.NoError(t, err)
 	require.False(t, ok)
+}
+
+// TestTheArchiveMayBeABucket: on a real S3 server.
+func TestTheArchiveMayBeABucket(t *testing.T) {
+	server := buckettest.Start(t)
+	cfg := archiving(t, embeddedConfig(t))
+	require.NoError(t, auditArchive(&cfg, server.Address("holdfast/audit")))
+	vendor := vendortest.New(t, vendortest.OK)
+	app, _ := boot(t, cfg)
+	a := newAgent(t, app.URL())
+	a.connect("c", "probe@1", vendor.URL())
+	a.do("c", "create", `{"n":1}`).is(200, "succeeded")
+	sealedThrough(t, app, a.scopeOf(app))
+	require.Equal(t, true, a.must(200, "GET", "/v1/audit/verify", nil).body["whole"])
+	objects, err := os.ReadDir(filepath.Join(server.Dir, "holdfast/audit", archive.ScopeID(a.scopeOf(app)).String()))
+	require.NoError(t, err)
+	require.NotEmpty(t, objects)
+	require.Error(t, auditArchive(&cfg, "s3://"))
+	require.Error(t, auditArchive(&cfg, "folder:"))
+	require.Error(t, auditArchive(&cfg, "somewhere"))
 }

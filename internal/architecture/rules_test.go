@@ -50,6 +50,7 @@ func layers() []layer {
 		// Records; changes to tenants and connections carry their audit rows.
 		{pkg: "audit", may: "ledger seal strictjson"},
 		{pkg: "archive", may: "ledger strictjson audit"},
+		{pkg: "archive/bucket", may: "archive"},
 		{pkg: "trail", may: "ledger audit archive"},
 		{pkg: "tenants", may: "ledger seal strictjson audit"},
 		{pkg: "connections", may: "ledger seal strictjson audit"},
@@ -73,7 +74,7 @@ func layers() []layer {
 		{pkg: "examples/go"},            // a client, which knows only what is public
 		{pkg: "mcp", may: "strictjson"}, // beside api, which it speaks to as a client does
 		{pkg: "cmd/gateway", may: leaves + records + rules +
-			"actions limits usage archive trail oauth api mcp catalog connectors/manifest connectors/builtin connectors/workbench pebblestore redisstore telemetry sandbox"},
+			"actions limits usage archive archive/bucket trail oauth api mcp catalog connectors/manifest connectors/builtin connectors/workbench pebblestore redisstore telemetry sandbox"},
 	}
 }
 
@@ -91,6 +92,7 @@ func homes() []home {
 		{module: "github.com/redis/go-redis/v9", only: "redisstore"},
 		{module: "github.com/cockroachdb/pebble/v2", only: "pebblestore"},
 		{module: "cel.dev/cel-go", only: "connectors/manifest"},
+		{module: "github.com/minio/minio-go/v7", only: "archive/bucket"},
 		{module: "github.com/spf13/cobra", only: "cmd/gateway"},
 		{module: "github.com/modelcontextprotocol/go-sdk", only: "mcp"},
 		{module: "go.opentelemetry.io/otel/sdk", only: "telemetry"},
