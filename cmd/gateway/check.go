@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -29,6 +30,7 @@ func checkConfig(ctx context.Context, cfg Config, log *slog.Logger, out io.Write
 		ask  func() error
 	}{
 		{"store", func() error { return checkStore(ctx, cfg, log) }},
+		{"audit archive", func() error { return checkArchive(cfg) }},
 		{"connectors", func() error { return checkConnectors(ctx, cfg) }},
 		{"certificate", func() error {
 			if cfg.TLSCert == "" {
@@ -104,7 +106,7 @@ func madeAlready(cfg Config) (bool, error) {
 func checkFolder(path string) error {
 	path, err := filepath.Abs(path)
 	if err != nil {
-		return fmt.Errorf("find data folder: %w", err)
+		return fmt.Errorf("find folder: %w", err)
 	}
 	for {
 		info, err := os.Stat(path)
@@ -113,18 +115,28 @@ func checkFolder(path string) error {
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("look at data folder: %w", err)
+			return fmt.Errorf("look at folder: %w", err)
 		}
 		if !info.IsDir() {
-			return errors.New("the data folder cannot be made: something on its path is no folder")
+			return errors.New("the folder cannot be made: something on its path is no folder")
 		}
 		break
 	}
 	f, err := os.CreateTemp(path, ".check-")
 	if err != nil {
-		return fmt.Errorf("write in data folder: %w", err)
+		return fmt.Errorf("write in folder: %w", err)
 	}
 	return errors.Join(f.Close(), os.Remove(f.Name()))
+}
+
+// checkArchive says whether the archive's folder could be made or written in. The
+// one beside the embedded store is as good as the store's own.
+func checkArchive(cfg Config) error {
+	path, named := strings.CutPrefix(cfg.AuditArchive, folderPrefix)
+	if !named {
+		return nil
+	}
+	return checkFolder(path)
 }
 
 func checkConnectors(ctx context.Context, cfg Config) error {

@@ -31,7 +31,7 @@ func checked(t *testing.T, args ...string) (string, error) {
 // made, above all no admin key that nobody would be shown.
 func TestCheckLeavesNothingBehind(t *testing.T) {
 	parent := t.TempDir()
-	out, err := checked(t, "--store=embedded:"+filepath.Join(parent, "a", "b"))
+	out, err := checked(t, "--store=embedded:"+filepath.Join(parent, "a", "b"), "--audit-archive=folder:"+filepath.Join(parent, "c"))
 	require.NoError(t, err, out)
 	require.Contains(t, out, "are fine")
 	left, err := os.ReadDir(parent)
@@ -75,8 +75,8 @@ func TestCheckListsEverything(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte("no certificate"), 0o600))
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4317")
 	_, err := checked(t, "--store=embedded:"+filepath.Join(file, "below"), "--connectors-dir="+dir,
-		"--tls-cert="+file, "--tls-key="+file, "--admin-listen=192.0.2.1:0")
-	for _, part := range []string{"store: ", "connectors: ", "certificate: ", "tracing: ", "admin listen: ", "connector.yaml"} {
+		"--tls-cert="+file, "--tls-key="+file, "--admin-listen=192.0.2.1:0", "--audit-archive=folder:"+filepath.Join(file, "below"))
+	for _, part := range []string{"store: ", "audit archive: ", "connectors: ", "certificate: ", "tracing: ", "admin listen: ", "connector.yaml"} {
 		require.ErrorContains(t, err, part)
 	}
 	require.False(t, isUsage(err), "exit 1, not 2")

@@ -46,14 +46,15 @@ func TestManyLapsedLeasesAreSweptWithoutWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		h := &heap{due: 2500}
-		ended := make(chan struct{})
+		ended, log := make(chan struct{}), &syncBuffer{}
 		go func() {
 			defer close(ended)
-			actions.Sweep(ctx, h, h, actions.NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
+			actions.Sweep(ctx, h, h, actions.NewMetrics(prometheus.NewRegistry()), slog.New(slog.NewTextHandler(log, nil)))
 		}()
 		synctest.Wait() // it waits for its first tick
 		require.Zero(t, h.due)
 		require.Greater(t, h.rounds, 1)
+		require.Contains(t, log.String(), `level=WARN msg="writes held because their gateways were lost" count=`)
 		cancel()
 		<-ended
 	})
