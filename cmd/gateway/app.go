@@ -114,7 +114,7 @@ func open(ctx context.Context, cfg Config, log *slog.Logger) (app *App, err erro
 	if a.registry, err = a.openRegistry(); err != nil {
 		return nil, err
 	}
-	book, err := connections.NewBook(connections.Config{Store: administered, Sealer: keys.ring, Validate: a.checkConnection})
+	book, err := connections.NewBook(connections.Config{Store: administered, Sealer: keys.ring, Validate: a.checkConnection, MayUncorrelate: a.mayUncorrelate})
 	if err != nil {
 		return nil, err
 	}
@@ -214,6 +214,23 @@ func (a *App) checkConnection(s connections.Spec) error {
 		return &connections.SpecError{Pointer: "/config" + p.Pointer, Reason: p.Reason}
 	} else if err != nil {
 		return err
+	}
+	return nil
+}
+
+// mayUncorrelate refuses what a connector cannot do.
+func (a *App) mayUncorrelate(pin string) error {
+	loaded, err := a.registry.Lookup(context.Background(), pin)
+	if errors.Is(err, connectors.ErrUnknownConnector) {
+		return &connections.SpecError{Pointer: "/correlation", Reason: "its connector is not there to say whether it can do without the marker"}
+	}
+	if err != nil {
+		return err
+	}
+	for name, action := range loaded.Spec().Actions {
+		if action.MarkerFixed {
+			return &connections.SpecError{Pointer: "/correlation", Reason: "its connector cannot leave the marker out of the action " + name}
+		}
 	}
 	return nil
 }

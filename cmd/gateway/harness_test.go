@@ -213,7 +213,8 @@ actions:
 			"{type: bearer, prefix: Bearer, secret: token}", "{type: api_key, in: query, name: key, secret: token}", 1),
 		"probe-tested": strings.Replace(make("probe-tested", "status == 200"), "\nactions:",
 			"\ntest: {request: {method: GET, path: /self}, ok: 'status == 200 && body.ok'}\nactions:", 1),
-		"probe-slow": strings.ReplaceAll(make("probe-slow", "status >= 200 && status < 300"), "timeout: 5s", "timeout: 60s"),
+		"probe-marked": strings.Replace(make("probe-marked", "status == 200"), "body: {n: {$: params.n},", "body: {n: {$: params.n}, m: {$: op.marker},", 1),
+		"probe-slow":   strings.ReplaceAll(make("probe-slow", "status >= 200 && status < 300"), "timeout: 5s", "timeout: 60s"),
 	}
 }
 

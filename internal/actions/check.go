@@ -63,9 +63,16 @@ func (s *Service) checkOf(ctx context.Context, scope ledger.Scope, rec *dedupe.R
 // values. A look-up is preferred: whoever reads this can do it, while only the
 // gateway can resend.
 func (s *Service) describeCheck(ctx context.Context, h *held) *Check {
-	steps, err := h.connector.Check(ctx, h.shown())
+	op := h.shown()
+	steps, err := h.connector.Check(ctx, op)
+	all := len(steps)
+	steps = slices.DeleteFunc(steps, func(step connectors.CheckStep) bool { return !step.Usable(op) })
 	if err != nil || len(steps) == 0 {
-		return manualCheck(h.rec)
+		c := manualCheck(h.rec)
+		if len(steps) < all {
+			c.Detail = sentenceOf(lostCorrelation) + " " + c.Detail
+		}
+		return c
 	}
 	automatic := s.automatic(ctx, h, steps)
 	for _, step := range steps {
@@ -110,9 +117,17 @@ func describeLookup(h *held, step connectors.CheckStep, automatic bool) *Check {
 	return c
 }
 
+// lostCorrelation says what a connection without correlation has given up.
+const lostCorrelation = "this write was made without the gateway's marker (correlation is off on its connection), so nothing at the vendor names it and no look-up by marker can find it"
+
+func sentenceOf(s string) string { return strings.ToUpper(s[:1]) + s[1:] + "." }
+
 // names is what a write can be known by at the vendor.
 func (h *held) names() string {
 	if i := h.action.Idempotency; i != nil && i.In != "header" && h.rec.VendorKey != "" {
+		if h.kept.Op.Uncorrelated {
+			return fmt.Sprintf("the %s %s", i.Name, h.rec.VendorKey)
+		}
 		return fmt.Sprintf("the %s %s or the marker %s", i.Name, h.rec.VendorKey, h.rec.Marker)
 	}
 	return "the marker " + h.rec.Marker

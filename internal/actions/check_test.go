@@ -564,3 +564,38 @@ func TestALapseIsToldAndTheNextDoRunsWithItsName(t *testing.T) {
 	next := f.succeeds(`{}`)
 	require.Equal(t, &dedupe.Previous{ID: rec.ID, State: dedupe.Lapsed, At: f.get(rec.ID).Settled}, next.Record.Previous)
 }
+
+// TestWithoutCorrelationNoMarkerIsLookedFor: the look-up would find nothing and
+// might take that for proof; the answer says what is lost.
+func TestWithoutCorrelationNoMarkerIsLookedFor(t *testing.T) {
+	f := newFixture(t)
+	rule := lookupRule(connectors.NotPerformed)
+	rule.ByMarker = true
+	f.checks(rule)
+	f.finds(connectors.Found{Kind: connectors.FoundNone})
+	f.accounts.conn.Uncorrelated = true
+	rec := f.held()
+	require.True(t, rec.NextCheck.IsZero(), "the gateway does not look by itself")
+	view, err := f.svc.Get(t.Context(), f.operator(), rec.ID.String())
+	require.NoError(t, err)
+	require.Equal(t, "manual", view.Check.How)
+	require.False(t, view.Check.Automatic)
+	require.Contains(t, view.Check.Detail, "correlation is off")
+	f.advance(2 * settle)
+	sends := f.vendor.sends()
+	require.Contains(t, f.verdict("still_unknown", rec).Detail, "correlation is off")
+	require.Equal(t, sends, f.vendor.sends())
+	require.True(t, f.fake.Planned()[0].Uncorrelated)
+}
+
+// TestNothingIsSentThatMustNotCarryTheMarkerAndDoes.
+func TestNothingIsSentThatMustNotCarryTheMarkerAndDoes(t *testing.T) {
+	f := newFixture(t)
+	action := f.fake.SpecValue.Actions["create_thing"]
+	action.MarkerFixed = true
+	f.fake.SpecValue.Actions["create_thing"] = action
+	f.succeeds(`{"n":1}`)
+	f.accounts.conn.Uncorrelated = true
+	require.Equal(t, actions.AskOperator, f.fails(actions.NotSent, `{"n":2}`).Next)
+	require.Equal(t, 1, f.vendor.sends())
+}

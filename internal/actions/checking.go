@@ -141,7 +141,7 @@ func (c *checking) run(ctx context.Context) {
 		c.creds, err = c.s.credentials(ctx, c.conn, c.h.connector.Spec().Auth)
 	}
 	if err != nil {
-		c.plan = firstCheck(c.h.action.Checks)
+		c.plan = firstCheck(c.h.action.UsableChecks(c.h.kept.Op))
 		c.cannot(ctx, "the connection of this write cannot be used, so a person has to look", err)
 		return
 	}
@@ -154,7 +154,11 @@ func (c *checking) run(ctx context.Context) {
 		return
 	}
 	for i, step := range steps {
-		c.plan = firstCheck(c.h.action.Checks)
+		if !step.Usable(c.h.kept.Op) {
+			c.why = lostCorrelation
+			continue
+		}
+		c.plan = firstCheck(c.h.action.UsableChecks(c.h.kept.Op))
 		var settled bool
 		if step.Kind == connectors.Resend {
 			settled = c.resend(ctx, step.CheckRule)

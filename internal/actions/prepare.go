@@ -135,6 +135,12 @@ func (s *Service) plan(ctx context.Context, w *write) *Error {
 		Config: w.conn.Config, BaseURL: w.conn.BaseURL,
 		Marker:  s.marker(w),
 		Started: s.claims.Now(),
+
+		Uncorrelated: w.conn.Uncorrelated,
+	}
+	if w.op.Uncorrelated && w.action.MarkerFixed {
+		return fail(NotSent, "this connection leaves out the gateway's marker, which its connector cannot do for this action; nothing was sent, and an operator has to look").
+			next(AskOperator).after(time.Minute)
 	}
 	if w.action.Idempotency != nil {
 		key, err := w.action.Idempotency.VendorKey(s.keyedHash("vendor-key", w))
@@ -206,7 +212,7 @@ func (s *Service) draft(ctx context.Context, w *write) func(time.Time, string) (
 			Connector: w.spec.Name + "@" + w.spec.Version, ConnectorSum: w.spec.Sum,
 			Marker: w.op.Marker, VendorKey: w.op.VendorKey,
 			Timeout: w.action.Timeout, Window: window, Request: sealed,
-			CheckAfter: firstCheck(w.action.Checks),
+			CheckAfter: firstCheck(w.action.UsableChecks(w.op)),
 		}
 		if w.action.Idempotency != nil {
 			d.VendorKeyLife = w.action.Idempotency.Retention

@@ -178,7 +178,7 @@ func (r *Reconciler) putOff(ctx context.Context, scope ledger.Scope, rec *dedupe
 		return paused
 	}
 	for _, rule := range connector.Spec().Actions[rec.Action].Checks {
-		if rule.Kind == connectors.Lookup {
+		if rule.Kind == connectors.Lookup && !(rule.ByMarker && conn.Uncorrelated) {
 			return 0
 		}
 	}

@@ -147,6 +147,7 @@ type connectionRequest struct {
 	AutoResend  bool              `json:"auto_resend"`
 	MCPTools    bool              `json:"mcp_tools"`
 	SendTrace   bool              `json:"send_trace"`
+	Correlation bool              `json:"correlation"`
 }
 
 func decodeConnection(raw []byte) (connections.Spec, error) {
@@ -176,6 +177,9 @@ func decodeConnection(raw []byte) (connections.Spec, error) {
 	if has["send_trace"] {
 		spec.SendTrace = &in.SendTrace
 	}
+	if has["correlation"] {
+		spec.Correlation = &in.Correlation
+	}
 	return spec, nil
 }
 
@@ -201,6 +205,10 @@ func writeConnection(o *object, c connections.Connection) {
 	o.flag("auto_resend", c.AutoResend)
 	o.flag("mcp_tools", c.MCPTools)
 	o.flag("send_trace", c.SendTrace)
+	o.flag("correlation", !c.Uncorrelated)
+	if c.Uncorrelated {
+		o.text("notice", "Writes on this connection leave nothing at the vendor that names them: a held one cannot be found by its marker, only by a key or id of its own where the vendor has that, or else by a person.")
+	}
 	o.object("credentials", func(o *object) {
 		o.texts("names", c.CredentialNames)
 		o.some("fingerprint", c.Fingerprint)

@@ -17,7 +17,7 @@ func connection() connections.Connection {
 		CreatedAt: created, UpdatedAt: created, CredentialNames: []string{"api_key"}, Fingerprint: "00ff00ff00ff00ff"}
 }
 
-const connectionJSON = `{"name":"billing","id":"con_1","connector":"stripe@1","config":{"n":1.0},"base_url":"https://api.stripe.com","paused":false,"auto_resend":false,"mcp_tools":false,"send_trace":false,` +
+const connectionJSON = `{"name":"billing","id":"con_1","connector":"stripe@1","config":{"n":1.0},"base_url":"https://api.stripe.com","paused":false,"auto_resend":false,"mcp_tools":false,"send_trace":false,"correlation":true,` +
 	`"credentials":{"names":["api_key"],"fingerprint":"00ff00ff00ff00ff"},"created_at":"2026-11-29T16:04:05.678Z","updated_at":"2026-11-29T16:04:05.678Z"}`
 
 func TestConnections(t *testing.T) {

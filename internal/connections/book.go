@@ -12,7 +12,8 @@ import (
 	"holdfast.dev/gateway/internal/strictjson"
 )
 
-// Config is what a Book is made of. All of it is required.
+// Config is what a Book is made of. All of it is required unless it says
+// otherwise.
 type Config struct {
 	Store  ledger.Store
 	Sealer Sealer
@@ -24,6 +25,9 @@ type Config struct {
 	// broken. It must be pure and fast, and its error must hold no credential;
 	// Put returns it as it is.
 	Validate func(Spec) error
+	// MayUncorrelate says whether the connector of a pin can write without the
+	// gateway's marker; nil: each can. Its error is returned as Validate's is.
+	MayUncorrelate func(pin string) error
 }
 
 // Book keeps the connections of all tenants. It holds no state of its own and
@@ -32,6 +36,8 @@ type Book struct {
 	store    ledger.Store
 	sealer   Sealer
 	validate func(Spec) error
+
+	uncorrelate func(pin string) error
 }
 
 // NewBook returns a book over a store.
@@ -39,7 +45,10 @@ func NewBook(c Config) (*Book, error) {
 	if c.Store == nil || c.Sealer == nil || c.Validate == nil {
 		return nil, errors.New("connections: store, sealer and validate are required")
 	}
-	return &Book{store: c.Store, sealer: c.Sealer, validate: c.Validate}, nil
+	if c.MayUncorrelate == nil {
+		c.MayUncorrelate = func(string) error { return nil }
+	}
+	return &Book{store: c.Store, sealer: c.Sealer, validate: c.Validate, uncorrelate: c.MayUncorrelate}, nil
 }
 
 // Get returns a connection, paused and closing ones too: what was written on
@@ -113,6 +122,11 @@ func (b *Book) create(caller audit.Caller, step *ledger.Step, c *Connection, spe
 	c.paused, c.AutoResend = isTrue(spec.Paused), isTrue(spec.AutoResend)
 	c.MCPTools = isTrue(spec.MCPTools)
 	c.SendTrace = isTrue(spec.SendTrace)
+	if c.Uncorrelated = spec.Correlation != nil && !*spec.Correlation; c.Uncorrelated {
+		if err := b.uncorrelate(c.Connector); err != nil {
+			return nil, err
+		}
+	}
 	c.Paused = c.paused
 	c.CreatedAt, c.UpdatedAt = step.At, step.At
 	if spec.Account != nil {
@@ -214,6 +228,15 @@ func (b *Book) alter(c *Connection, past *kept, spec Spec, at time.Time) (change
 	if spec.MCPTools != nil && *spec.MCPTools != c.MCPTools {
 		c.MCPTools = *spec.MCPTools
 		changed = append(changed, "mcp_tools")
+	}
+	if spec.Correlation != nil && *spec.Correlation == c.Uncorrelated {
+		if !*spec.Correlation {
+			if err := b.uncorrelate(c.Connector); err != nil {
+				return nil, err
+			}
+		}
+		c.Uncorrelated = !*spec.Correlation
+		changed = append(changed, "correlation")
 	}
 	if spec.SendTrace != nil && *spec.SendTrace != c.SendTrace {
 		c.SendTrace = *spec.SendTrace

@@ -38,6 +38,8 @@ type stored struct {
 	// Left out when false: connections of before they were there have no other form.
 	MCPTools  bool `json:"mcp_tools,omitempty"`
 	SendTrace bool `json:"send_trace,omitempty"`
+
+	Uncorrelated bool `json:"uncorrelated,omitempty"`
 }
 
 func encode(c *Connection) ([]byte, error) {
@@ -50,7 +52,7 @@ func encode(c *Connection) ([]byte, error) {
 		Created: c.CreatedAt.UnixMilli(), Updated: c.UpdatedAt.UnixMilli(),
 		Credentials: c.CredentialNames, Fingerprint: c.Fingerprint, Sealed: c.sealed,
 		SecretNo: c.CredentialVersion, SecretAt: c.CredentialsAt.UnixMilli(), Account: c.Account,
-		MCPTools: c.MCPTools, SendTrace: c.SendTrace,
+		MCPTools: c.MCPTools, SendTrace: c.SendTrace, Uncorrelated: c.Uncorrelated,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("encode connection: %w", err)
@@ -75,7 +77,7 @@ func decode(scope ledger.Scope, name string, v ledger.Value) (*Connection, error
 		Paused: s.Paused || s.Closing, Closing: s.Closing, AutoResend: s.AutoResend,
 		CreatedAt: time.UnixMilli(s.Created).UTC(), UpdatedAt: time.UnixMilli(s.Updated).UTC(),
 		Version: v.Version,
-		Account: s.Account, MCPTools: s.MCPTools, SendTrace: s.SendTrace,
+		Account: s.Account, MCPTools: s.MCPTools, SendTrace: s.SendTrace, Uncorrelated: s.Uncorrelated,
 		CredentialNames: s.Credentials, Fingerprint: s.Fingerprint,
 		CredentialVersion: s.SecretNo, CredentialsAt: time.UnixMilli(s.SecretAt).UTC(),
 		scope: scope, sealed: s.Sealed, paused: s.Paused,

@@ -49,6 +49,9 @@ type Connection struct {
 	// MCPTools offers each action as a tool of its own to agents that speak MCP.
 	// It is no permission.
 	MCPTools bool
+	// Uncorrelated leaves the marker out of what is written, which could find it
+	// again at the vendor. The vendor's own idempotency key is sent all the same.
+	Uncorrelated bool
 	// SendTrace names the caller's trace to the vendor (W3C Trace Context) with
 	// each write. Without it nothing of a trace leaves.
 	SendTrace bool

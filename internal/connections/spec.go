@@ -30,6 +30,9 @@ type Spec struct {
 	AutoResend *bool   // nil at creation means false
 	MCPTools   *bool   // nil at creation means false
 	SendTrace  *bool   // nil at creation means false
+	// Correlation false leaves nothing of the gateway's own in what is written; nil
+	// at creation means true.
+	Correlation *bool
 }
 
 // SpecError says what is wrong with a name or a Spec. It never repeats a value.

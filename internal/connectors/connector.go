@@ -61,6 +61,8 @@ type Op struct {
 	// Marker is a keyed hash that names this write at the vendor. It is 16 to
 	// 64 lower-case letters and digits, so it is safe to plant anywhere.
 	Marker string
+	// Uncorrelated: nothing of the write may carry the marker.
+	Uncorrelated bool `json:",omitempty"`
 	// VendorKey is what ActionSpec.VendorKey returned at the claim; empty for
 	// an action without an idempotency rule.
 	VendorKey string

@@ -91,6 +91,9 @@ type CheckRule struct {
 	// Match is the lookup's match expression, to show to people.
 	Match  string
 	Absent Absent
+	// ByMarker: the look-up knows the write by the marker, so it finds nothing of
+	// a write that was made without one.
+	ByMarker bool
 }
 
 // CheckStep is one planned step of a check.

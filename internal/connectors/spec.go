@@ -61,7 +61,24 @@ type ActionSpec struct {
 	Idempotency *Idempotency // nil: the vendor has no key for this action
 	Outcomes    []Outcome    // of each rule, in order; Verdict.Rule is an index
 	Checks      []CheckRule
+
+	// MarkerFixed: the request carries the marker and cannot do without it.
+	MarkerFixed bool
 }
+
+// UsableChecks are those that can find a write out, made with or without a marker.
+func (a ActionSpec) UsableChecks(op Op) []CheckRule {
+	var list []CheckRule
+	for _, rule := range a.Checks {
+		if rule.Usable(op) {
+			list = append(list, rule)
+		}
+	}
+	return list
+}
+
+// Usable says whether a check can find out about a write.
+func (r CheckRule) Usable(op Op) bool { return !r.ByMarker || !op.Uncorrelated }
 
 // Redact names what must not be logged, as JSON Pointers.
 type Redact struct {

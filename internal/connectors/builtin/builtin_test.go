@@ -2,7 +2,9 @@ package builtin_test
 
 import (
 	"crypto/sha256"
+	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -197,4 +199,40 @@ func TestStatusManifest(t *testing.T) {
 		}
 	}
 	connectortest.Run(t, c, "http://127.0.0.1:1", cases)
+}
+
+// TestNoBuiltinNeedsTheMarker: where correlation is off, nothing of it is sent.
+func TestNoBuiltinNeedsTheMarker(t *testing.T) {
+	sources, err := builtin.Manifests()
+	require.NoError(t, err)
+	planted := 0
+	for _, s := range sources {
+		bench, err := workbench.New()
+		require.NoError(t, err)
+		c, err := bench.Compile(s.Manifest)
+		require.NoError(t, err)
+		raw, err := builtin.Fixtures(c.Spec().Name)
+		require.NoError(t, err)
+		fixtures, err := workbench.ReadFixtures(s.File, raw)
+		require.NoError(t, err)
+		for name, f := range fixtures.Actions {
+			require.False(t, c.Spec().Actions[name].MarkerFixed, "%s %s", s.File, name)
+			op, err := workbench.OpOf(c.Spec(), name, or(f.Params), or(f.Config), f.BaseURL)
+			require.NoError(t, err)
+			op.Marker = strings.Repeat("f00d", 8) // as nothing else in a fixture
+			sent := func() string {
+				r, err := c.Plan(t.Context(), op)
+				require.NoError(t, err)
+				return fmt.Sprint(r.URL, r.Header, string(r.Body))
+			}
+			if strings.Contains(sent(), op.Marker) {
+				planted++
+			}
+			op.Uncorrelated = true
+			require.NotContains(t, sent(), op.Marker, "%s %s", s.File, name)
+			require.NotContains(t, sent(), "gw_op", "%s %s", s.File, name)
+			require.NotContains(t, sent(), "gw:", "%s %s", s.File, name)
+		}
+	}
+	require.Greater(t, planted, 8)
 }

@@ -41,7 +41,12 @@ func (b *builder) action(name string, f fileAction) *action {
 	if f.Request.Method == "GET" {
 		b.add(at+"/request/method", "a write is never a GET: caches and proxies repeat those")
 	}
+	requests.members = func(pointer string, e *expr) {
+		members(pointer, e)
+		a.spec.MarkerFixed = a.spec.MarkerFixed || e.reads[varMarker] && !e.reads[varMark]
+	}
 	a.request = requests.compile(f.Request, at+"/request")
+	requests.members = members
 	for i, outcome := range f.Outcomes {
 		a.spec.Outcomes = append(a.spec.Outcomes, connectors.Outcome(outcome.Is))
 		a.rules = append(a.rules, b.rule(outcome, pointerAt(at+"/outcomes", i), members))

@@ -20,6 +20,7 @@ type lookup struct {
 
 func (b *builder) checks(a *action, list []fileCheck, pointer string, requests requestCompiler) {
 	requests.lookup = true
+	members := requests.members
 	for i, f := range list {
 		at := pointerAt(pointer, i)
 		if f.Resend != nil {
@@ -42,10 +43,15 @@ func (b *builder) checks(a *action, list []fileCheck, pointer string, requests r
 		if rule.Absent == connectors.NotPerformed && rule.Settle < minSettle {
 			b.add(at+"/settle", "absence proves something only after the vendor's own time limit has passed; %s is too short", rule.Settle)
 		}
+		byMarker := func(pointer string, e *expr) {
+			members(pointer, e)
+			rule.ByMarker = rule.ByMarker || e.reads[varMarker]
+		}
+		requests.members = byMarker
 		l := &lookup{
 			request: requests.compile(f.Lookup.Request, at+"/request"),
-			match:   b.expression(f.Lookup.Match, at+"/match", wantList, requests.members),
-			result:  b.result(&f.Lookup.Result, at+"/result", requests.members),
+			match:   b.expression(f.Lookup.Match, at+"/match", wantList, byMarker),
+			result:  b.result(&f.Lookup.Result, at+"/result", members),
 		}
 		if l.result == nil {
 			l.result = a.result

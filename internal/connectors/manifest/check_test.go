@@ -21,7 +21,7 @@ func TestCheckIsPlannedInOrder(t *testing.T) {
 	require.Equal(t, connectors.CheckStep{
 		CheckRule: connectors.CheckRule{
 			Kind: connectors.Lookup, Settle: 10 * time.Second, Absent: connectors.StillUnknown,
-			Match: "body.data.filter(x, x.m == op.marker)",
+			Match: "body.data.filter(x, x.m == op.marker)", ByMarker: true,
 		},
 		Request: connectors.Request{
 			Method: "GET", URL: "http://127.0.0.1:9/v1/things/key-1?since=1777856521",

@@ -70,6 +70,9 @@ func (c *connector) MatchLookup(ctx context.Context, op connectors.Op, step int,
 	if step < 0 || step >= len(a.lookups) || a.lookups[step] == nil {
 		return doubtful, fmt.Errorf("match lookup: %w: no such step", connectors.ErrPlan)
 	}
+	if !a.spec.Checks[step].Usable(op) {
+		return doubtful, nil // there is no marker that could be found
+	}
 	r := read(ans)
 	return a.lookups[step].find(ctx, vars.with(r), r)
 }
@@ -102,6 +105,7 @@ func (c *connector) prepare(op connectors.Op) (*action, scope, error) {
 		varParams:  params,
 		varConfig:  settings,
 		varMarker:  types.String(op.Marker),
+		varMark:    types.Bool(!op.Uncorrelated),
 		varKey:     types.String(op.VendorKey),
 		varUnix:    types.Int(op.Started.Unix()),
 		varRFC3339: types.String(op.Started.UTC().Format(time.RFC3339)),

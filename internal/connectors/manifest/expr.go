@@ -26,6 +26,7 @@ const (
 	varParams  = "params"
 	varConfig  = "config"
 	varMarker  = "op.marker"
+	varMark    = "op.correlate"
 	varKey     = "op.vendor_key"
 	varUnix    = "op.started_unix"
 	varRFC3339 = "op.started_rfc3339"
@@ -51,6 +52,7 @@ func newEnvironments() (environments, error) {
 		cel.Variable(varParams, object),
 		cel.Variable(varConfig, object),
 		cel.Variable(varMarker, cel.StringType),
+		cel.Variable(varMark, cel.BoolType),
 		cel.Variable(varKey, cel.StringType),
 		cel.Variable(varUnix, cel.IntType),
 		cel.Variable(varRFC3339, cel.StringType),

@@ -32,7 +32,7 @@ func (b *builder) test(f *fileTest) *testCall {
 
 // configOnly is a check of expressions that stand beside no write.
 func (b *builder) configOnly(pointer string, e *expr) {
-	for _, name := range []string{varParams, varMarker, varKey, varUnix, varRFC3339} {
+	for _, name := range []string{varParams, varMarker, varMark, varKey, varUnix, varRFC3339} {
 		if e.reads[name] {
 			b.add(pointer, "a test is about a connection and no write: of what a request is made from it has config alone")
 			return
