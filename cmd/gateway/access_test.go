@@ -229,10 +229,10 @@ func accessTable() []accessRow {
 		{method: "DELETE", path: "/v1/connectors/{name}/{version}", may: platform, done: want{404, "not_found"},
 			target: func(*testing.T, *population, *agent) string { return "/v1/connectors/probe/9.9.9" }},
 
-		{method: "GET", path: "/v1/audit", may: "read", done: want{200, ""}, list: true},
+		{method: "GET", path: "/v1/audit", may: "platform read", done: want{200, ""}, list: true},
 
-		{method: "GET", path: "/v1/audit/verify", may: "read", done: want{200, ""}, list: true},
-		{method: "GET", path: "/v1/audit/checkpoints", may: "read", done: want{200, ""}, list: true},
+		{method: "GET", path: "/v1/audit/verify", may: "platform read", done: want{200, ""}, list: true},
+		{method: "GET", path: "/v1/audit/checkpoints", may: "platform read", done: want{200, ""}, list: true},
 
 		{method: "GET", path: "/v1/usage", may: "read", done: want{200, ""}, list: true},
 

@@ -17,8 +17,8 @@ import (
 )
 
 func auditCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "audit", Short: "Prove an audit log, and see what it was signed with"}
-	cmd.AddCommand(auditVerifyCommand(), auditKeysCommand())
+	cmd := &cobra.Command{Use: "audit", Short: "Export an audit log, prove it, and see what it was signed with"}
+	cmd.AddCommand(auditExportCommand(), auditVerifyCommand(), auditKeysCommand())
 	return cmd
 }
 

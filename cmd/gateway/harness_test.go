@@ -342,7 +342,7 @@ func (a *agent) send(ctx context.Context, method, path string, body any, header 
 		}
 	}
 	r := reply{t: a.t, status: resp.StatusCode, header: resp.Header, raw: raw}
-	if strings.Contains(resp.Header.Get("Content-Type"), "json") {
+	if strings.HasSuffix(resp.Header.Get("Content-Type"), "json") && !strings.HasSuffix(resp.Header.Get("Content-Type"), "ndjson") {
 		d := json.NewDecoder(bytes.NewReader(raw))
 		d.UseNumber()
 		if err := d.Decode(&r.body); err != nil {
