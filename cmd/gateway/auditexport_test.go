@@ -102,7 +102,7 @@ func TestAuditExportSaysWhatIsWrong(t *testing.T) {
 	require.Empty(t, out+said)
 }
 
-// full is a disk without room.
+// noRoom is a disk without room.
 type noRoom struct{}
 
 func (noRoom) Write([]byte) (int, error) { return 0, errors.New("no space left") }
