@@ -271,6 +271,8 @@ func (a *App) Start() error {
 	a.jobs.Go(func() { a.eraseDeleted(ctx) })
 	if a.sealing.sealer != nil {
 		a.jobs.Go(func() { a.sealing.sealer.Run(ctx) })
+	} else {
+		a.jobs.Go(func() { a.countUsage(ctx) })
 	}
 	a.jobs.Go(func() { actions.Sweep(ctx, a.claims, a.directory, a.metrics, a.log) })
 	a.jobs.Go(func() { actions.NewReconciler(a.service, a.directory).Run(ctx) })

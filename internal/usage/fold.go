@@ -87,17 +87,3 @@ func Folded(seen ledger.Snapshot) string {
 	mark, _ := seen.Get(markKey())
 	return string(mark.Data)
 }
-
-// Derivation is what whoever seals rows (archive) needs to count them in the
-// same step. Keep is as in Fold.
-type Derivation struct{ Keep time.Duration }
-
-// Fetch is Fetch for the rows behind a cursor.
-func (Derivation) Fetch(after string, rows []ledger.Row) []ledger.Fetch {
-	return Fetch(Batch{After: after, Rows: rows})
-}
-
-// Fold is Fold for the rows behind a cursor.
-func (d Derivation) Fold(step *ledger.Step, seen ledger.Snapshot, after string, rows []ledger.Row) error {
-	return Fold(step, seen, Batch{After: after, Rows: rows}, d.Keep)
-}
