@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -282,4 +283,15 @@ func figuresOf(row audit.Row) []string {
 		return append(slices.Clone(columns), "duplicates_prevented")
 	}
 	return columns
+}
+
+// proven waits until the tenant's log is sealed to its end, and insists that it
+// is whole.
+func (p *party) proven(rows int) {
+	p.t.Helper()
+	eventually(p.t, 60*time.Second, "the log is sealed to its end", func() bool {
+		r := p.must(200, "GET", "/v1/audit/verify", nil)
+		require.Equal(p.t, true, r.body["whole"], "%s", r.raw)
+		return fmt.Sprint(r.body["proven_through_row"]) == fmt.Sprint(rows)
+	})
 }

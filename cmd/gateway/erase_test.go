@@ -18,7 +18,6 @@ import (
 // by the host, and by nobody else: not by the tenant that is made under its name.
 func TestDeletingATenantErasesIt(t *testing.T) {
 	onBothStores(t, func(t *testing.T, cfg Config) {
-		t.Parallel()
 		var served atomic.Int64
 		vendor := vendortest.New(t, func(c *vendortest.Call) {
 			c.JSON(200, fmt.Sprintf(`{"arrival":%d,"name":"personal-%d"}`, served.Add(1), served.Load()))
