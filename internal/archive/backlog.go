@@ -134,21 +134,6 @@ func (b *Backlog) due(now time.Time) []ledger.Scope {
 	return out
 }
 
-// take begins a visit that is not due; false if one is going on.
-func (b *Backlog) take(scope ledger.Scope) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	p := b.scopes[scope]
-	if p == nil {
-		p = b.enter(scope)
-	}
-	if p.busy {
-		return false
-	}
-	p.busy, p.since = true, pendingSince{}
-	return true
-}
-
 // left is what a visit found that is not sealed yet.
 type left struct {
 	rows, bytes int64

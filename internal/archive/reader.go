@@ -192,17 +192,21 @@ func (r *Reader) MayHold(ctx context.Context, e Entry, terms []string) (bool, er
 	if t, ok := r.terms.get(e.Terms.Name); ok {
 		return t.MayAll(terms), nil
 	}
-	data, err := load(ctx, r.storage, e.Terms)
-	if ctx.Err() != nil {
+	t, ok := r.filter(ctx, e)
+	if !ok {
 		return true, ctx.Err()
-	}
-	if err != nil {
-		return true, nil
-	}
-	t, err := DecodeTerms(data)
-	if err != nil {
-		return true, nil
 	}
 	r.terms.put(e.Terms.Name, t)
 	return t.MayAll(terms), nil
+}
+
+// filter loads the filter of a segment. It is not there if it cannot be had,
+// whatever the cause: it saves reading rows and is nothing to rely on.
+func (r *Reader) filter(ctx context.Context, e Entry) (Terms, bool) {
+	data, err := load(ctx, r.storage, e.Terms)
+	if err != nil {
+		return Terms{}, false
+	}
+	t, err := DecodeTerms(data)
+	return t, err == nil
 }

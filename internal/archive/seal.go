@@ -35,7 +35,7 @@ const (
 	// storagePatience bounds one attempt at a segment.
 	storagePatience = 2 * time.Minute
 	// cleanPatience bounds the removal of objects that came to nothing.
-	cleanPatience = 10 * time.Second
+	cleanPatience = 3 * time.Second
 )
 
 // Seal makes one segment of the rows of a scope that are not sealed yet, if they

@@ -98,8 +98,8 @@ func (s *Sealer) Run(ctx context.Context) {
 	var jobs sync.WaitGroup
 	defer jobs.Wait()
 	scan := func(ctx context.Context) error { return s.Scan(ctx, scanPace) }
-	jobs.Go(func() { s.every(ctx, scanEvery, "look for unsealed rows", scan) })
-	jobs.Go(func() { s.every(ctx, maintainEvery, "let old audit rows go", s.maintainAlone) })
+	jobs.Go(func() { s.every(ctx, scanEvery, "scan", scan) })
+	jobs.Go(func() { s.every(ctx, maintainEvery, "maintain", s.maintainAlone) })
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	pause := newPause()
@@ -120,7 +120,7 @@ func (s *Sealer) every(ctx context.Context, d time.Duration, what string, f func
 	defer tick.Stop()
 	for {
 		if err := f(ctx); err != nil && ctx.Err() == nil {
-			s.Logger.WarnContext(ctx, "cannot "+what, "error", err)
+			s.Logger.WarnContext(ctx, "audit job failed; it is tried again", "job", what, "error", err)
 		}
 		select {
 		case <-ctx.Done():

@@ -13,7 +13,7 @@ func (r *Ring) Sign(message []byte) []byte { return ed25519.Sign(r.keys[0].signe
 func (r *Ring) SigningKeys() []ed25519.PublicKey {
 	keys := make([]ed25519.PublicKey, 0, len(r.keys))
 	for _, k := range r.keys {
-		keys = append(keys, k.signer.Public().(ed25519.PublicKey))
+		keys = append(keys, ed25519.PublicKey(k.signer[ed25519.PrivateKeySize-ed25519.PublicKeySize:]))
 	}
 	return keys
 }

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -67,7 +66,7 @@ type fixture struct {
 func newFixture(t *testing.T, h ledgertest.Harness) *fixture {
 	ring, err := seal.Parse(seal.Generate())
 	require.NoError(t, err)
-	f := &fixture{T: t, Harness: h, storage: NewMemory(), ring: ring, keep: archive.DefaultRetention, fold: &folded{seen: map[string]int{}}}
+	f := &fixture{T: t, Harness: h, storage: NewMemory(), ring: ring, keep: archive.DefaultRetention, fold: &folded{}}
 	f.newScope()
 	return f
 }
@@ -85,12 +84,9 @@ func (f *fixture) Scopes(_ context.Context, each func(ledger.Scope) error) error
 	return each(f.scope)
 }
 
-// folded counts how often each row was folded; a row may be folded in a step
-// that is not applied, so it goes by a value of the store.
-type folded struct {
-	mu   sync.Mutex
-	seen map[string]int
-}
+// folded notes in the store which rows were folded: one may be folded in a step
+// that is not applied.
+type folded struct{}
 
 func foldKey() ledger.Key { return ledger.Key{Kind: ledger.Meta, ID: "folded"} }
 
