@@ -125,7 +125,8 @@ func playFaultOverMCP(t *testing.T, a *agent, f vendortest.Fault, want string, n
 	}
 	session := a.mcp()
 	do := func() toolAnswer { t.Helper(); return callTool(t, session, "do", doBody("c", "create", body)) }
-	first := do()
+	own := func() toolAnswer { t.Helper(); return callTool(t, session, "c__create", body) }
+	first := []func() toolAnswer{do, own}[n%2]()
 	require.Equal(t, 1, vendor.Arrivals(), first.first)
 	require.NotContains(t, string(first.raw), "s3cret")
 	switch want {
@@ -133,15 +134,18 @@ func playFaultOverMCP(t *testing.T, a *agent, f vendortest.Fault, want string, n
 		first.says("UNKNOWN: may have been done; do not send again; check " + first.text("action_id")).failed(true)
 		again := do().says("UNKNOWN: may have been done; do not send again; check " + first.text("action_id")).failed(true)
 		require.Equal(t, "true", again.text("replayed"))
+		require.Equal(t, first.text("action_id"), own().says("UNKNOWN: may have been done; do not send again; check ").failed(true).text("action_id"))
 		require.Equal(t, first.text("action_id"), a.do("c", "create", body).is(423, "outcome_unknown").text("action_id"))
 	case done:
 		first.says("DONE at " + first.text("settled_at")).failed(false)
 		again := do().says("ALREADY DONE at " + first.text("settled_at") + " (not sent again)").failed(false)
 		requireSameResult(t, first.reply, again.reply)
+		requireSameResult(t, first.reply, own().says("ALREADY DONE at ").failed(false).reply)
 		requireSameResult(t, first.reply, a.do("c", "create", body).is(200, "succeeded").replayed())
 	case refused:
 		first.says("NOT DONE: the vendor refused it").failed(true)
 		require.Equal(t, "true", do().says("NOT DONE").failed(true).text("replayed"))
+		require.Equal(t, "true", own().says("NOT DONE").failed(true).text("replayed"))
 		a.do("c", "create", body).is(424, "vendor_refused").replayed()
 	case limited, denied:
 		first.says("NOT DONE: ").failed(true)
