@@ -56,6 +56,8 @@ examples: ## Play the client in TypeScript against the gateway (test plays the o
 .PHONY: chart
 chart: $(HELM) $(KUBECONFORM) ## Render the Helm chart and hold it against golden files and Kubernetes' schemas
 	HELM=$(HELM) KUBECONFORM=$(KUBECONFORM) scripts/chart.sh
+	mkdir -p .bin/helm && ln -sf ../$(notdir $(HELM)) .bin/helm/helm
+	PATH=$(CURDIR)/.bin/helm:$$PATH DOCS_MARK=chart go test -race -count=1 -run='^TestDocsMarked$$' ./cmd/gateway
 
 .PHONY: chart-update
 chart-update: $(HELM) $(KUBECONFORM) ## Write the chart's golden files anew

@@ -53,7 +53,7 @@ func follow(t *testing.T, page docstest.Page, mark string) {
 		return
 	}
 	s := &session{t: t, dir: t.TempDir(), out: t.TempDir(), ports: map[string]string{}}
-	if slices.Contains(inClone(), page.Path) {
+	if mark != "" || slices.Contains(inClone(), page.Path) {
 		copyTree(t, root, s.dir)
 	}
 	s.run(s.script(page, run))

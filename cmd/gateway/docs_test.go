@@ -52,7 +52,7 @@ func docPages(t *testing.T) []docstest.Page {
 // the tool and runs the blocks (TestDocsMarked). "ci" is no such word: those are
 // the commands that .ci/run itself makes.
 func docMarks() map[string]string {
-	return map[string]string{}
+	return map[string]string{"chart": "chart"}
 }
 
 // TestDocs runs each page's shell blocks in one shell, in order, in a folder of
@@ -201,7 +201,7 @@ func checkMCPCommand(text string) error {
 // is used by the commands that follow, too.
 func checkYAML(b docstest.Block) error {
 	if len(b.Words) != 1 {
-		return errors.New("say behind yaml what it is: connector, fixtures or settings")
+		return errors.New("say behind yaml what it is: connector, fixtures, settings or values")
 	}
 	switch b.Words[0] {
 	case "connector":
@@ -219,6 +219,8 @@ func checkYAML(b docstest.Block) error {
 		return yaml.NewDecoder(bytes.NewReader([]byte(b.Text))).Decode(&any)
 	case "settings":
 		return checkSettings(b.Text)
+	case "values":
+		return checkChartValues(b.Text)
 	default:
 		return fmt.Errorf("no test knows what to do with yaml %q", b.Words[0])
 	}
@@ -236,6 +238,39 @@ func checkSettings(text string) error {
 	}
 	_, err = loadConfig(map[string]string{}, nil, file)
 	return err
+}
+
+// checkChartValues holds values, over the chart's own, against its schema.
+func checkChartValues(text string) error {
+	schema, err := os.ReadFile(filepath.Join(root, "deploy", "helm", "values.schema.json"))
+	if err != nil {
+		return err
+	}
+	compiled, err := compileSchema(schema)
+	if err != nil {
+		return err
+	}
+	defaults, err := os.ReadFile(filepath.Join(root, "deploy", "helm", "values.yaml"))
+	if err != nil {
+		return err
+	}
+	var values, given map[string]any
+	if err := errors.Join(yaml.Unmarshal(defaults, &values), yaml.Unmarshal([]byte(text), &given)); err != nil {
+		return err
+	}
+	return compiled.Validate(overlaid(values, given))
+}
+
+// overlaid lays values over others, as helm does.
+func overlaid(values, over map[string]any) map[string]any {
+	for name, value := range over {
+		below, isMap := values[name].(map[string]any)
+		if above, ok := value.(map[string]any); ok && isMap {
+			value = overlaid(below, above)
+		}
+		values[name] = value
+	}
+	return values
 }
 
 // TestDocsKinds: what no test would run or check is refused.
@@ -259,6 +294,8 @@ func TestDocsKinds(t *testing.T) {
 		{"yaml", "a: 1\n", "say behind yaml"},
 		{"yaml settings", "stor: x\n", "is no setting"},
 		{"yaml settings", "lease: 40s\n", ""},
+		{"yaml values", "replicaCount: two\n", "replicaCount"},
+		{"yaml values", "existingSecret: s\n", ""},
 		{"yaml connector", "kind: x\n", "apiVersion"},
 		{"python file=LICENSE", "print()\n", "is not what LICENSE says"},
 	} {
