@@ -45,6 +45,7 @@ type App struct {
 	unwatched ledger.Store    // the same, for steps without audit rows of their own
 	archive   archive.Storage // nil: nothing is sealed
 	sealing   sealing
+	losses    *lossWatch
 	ready     *readiness
 	directory *tenants.Directory
 	catalog   *catalog.Catalog
@@ -86,6 +87,7 @@ func open(ctx context.Context, cfg Config, log *slog.Logger) (app *App, err erro
 	if a.store, err = openStore(ctx, cfg, log); err != nil {
 		return nil, err
 	}
+	a.losses = newLossWatch(a.store)
 	if cfg.lookAt != nil {
 		a.store = cfg.lookAt(a.store)
 	}
@@ -98,6 +100,7 @@ func open(ctx context.Context, cfg Config, log *slog.Logger) (app *App, err erro
 	registerer := prometheus.NewRegistry()
 	registerer.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	a.store = limits.Shared{Store: newMetered(a.store, registerer)}
+	a.losses.store = a.store
 	if err := a.openBacklog(); err != nil {
 		return nil, err
 	}
@@ -146,7 +149,7 @@ func open(ctx context.Context, cfg Config, log *slog.Logger) (app *App, err erro
 		Limits:  limited,
 		Actions: a.service, Tenants: a.directory, Connections: book, Connectors: a.registry, Audit: journal, Usage: usage.NewReader(a.store), Proofs: a.sealing.reader,
 		Registrar: catalog.NewRegistrar(a.catalog, a.registry, a.pinned(book), log),
-		Unsettled: a.claims.Unsettled, Ready: a.ready.now, MCP: a.mcpFront,
+		Unsettled: a.claims.Unsettled, Ready: a.ready.now, Gap: a.losses.gap, MCP: a.mcpFront,
 		MaxBody: cfg.MaxBody, Window: cfg.ReplayWindow, Metrics: registerer, Gatherer: registerer, Logger: log,
 	}); err != nil {
 		return nil, err
@@ -178,7 +181,7 @@ func openStore(ctx context.Context, cfg Config, log *slog.Logger) (ledger.Store,
 // fit says whether a claim may be made now: the store takes it, and its audit
 // row has somewhere to go.
 func (a *App) fit(ctx context.Context) error {
-	if err := a.store.Ready(ctx); err != nil {
+	if err := a.losses.ready(ctx); err != nil {
 		return err
 	}
 	return a.room()
@@ -265,6 +268,7 @@ func (a *App) Start() error {
 	if a.ready.now(ctx) == nil {
 		a.syncConnectors(ctx) // so that the first request finds its connector
 	}
+	scopes := trusted{tenants: a.directory, doubt: a.losses.doubt}
 	a.jobs.Go(func() { a.ready.watch(ctx) })
 	a.jobs.Go(func() { a.watchConnectors(ctx) })
 	a.jobs.Go(func() { a.saveUses(ctx) })
@@ -274,8 +278,8 @@ func (a *App) Start() error {
 	} else {
 		a.jobs.Go(func() { a.countUsage(ctx) })
 	}
-	a.jobs.Go(func() { actions.Sweep(ctx, a.claims, a.directory, a.metrics, a.log) })
-	a.jobs.Go(func() { actions.NewReconciler(a.service, a.directory).Run(ctx) })
+	a.jobs.Go(func() { actions.Sweep(ctx, a.claims, scopes, a.metrics, a.log) })
+	a.jobs.Go(func() { actions.NewReconciler(a.service, scopes).Run(ctx) })
 	for name, l := range map[string]*listener{"api": a.public, "admin": a.admin} {
 		a.log.Info("listening", "listener", name, "addr", l.addr())
 		a.jobs.Go(func() {

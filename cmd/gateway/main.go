@@ -56,7 +56,7 @@ func command() *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.CompletionOptions.DisableDefaultCmd = true
 	store := &cobra.Command{Use: "store", Short: "Look after the store"}
-	store.AddCommand(storeInitCommand())
+	store.AddCommand(storeInitCommand(), acceptLossCommand())
 	root.AddCommand(serveCommand(), healthCommand(), demoCommand(), connectorsCommand(), auditCommand(), heldCommand(), mcpCommand(), store, secretsCommand(), versionCommand())
 	return root
 }

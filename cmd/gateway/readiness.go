@@ -8,7 +8,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"holdfast.dev/gateway/internal/actions"
 	"holdfast.dev/gateway/internal/ledger"
+	"holdfast.dev/gateway/internal/tenants"
 )
 
 // readiness remembers whether the store may be claimed in, so that every call
@@ -76,4 +78,19 @@ func (g guarded) Apply(ctx context.Context, scope ledger.Scope, step ledger.Step
 		return ledger.Result{}, fmt.Errorf("%w: %w", ledger.ErrUnavailable, err)
 	}
 	return g.Store.Apply(ctx, scope, step)
+}
+
+// trusted lists the tenants while the store's data and clock can be trusted.
+// What the clock asks of a write is not done on a clock that jumped or on
+// records that may be old.
+type trusted struct {
+	tenants actions.Tenants
+	doubt   func() error
+}
+
+func (t trusted) Refs(ctx context.Context, each func(tenants.Ref) error) error {
+	if err := t.doubt(); err != nil {
+		return err
+	}
+	return t.tenants.Refs(ctx, each)
 }

@@ -66,7 +66,7 @@ func (r *Reconciler) Run(ctx context.Context) {
 			r.pass(ctx, ref, &running)
 			return ctx.Err()
 		})
-		if err != nil && ctx.Err() == nil {
+		if err != nil && ctx.Err() == nil && !errors.Is(err, ledger.ErrNotReady) {
 			r.s.log.WarnContext(ctx, "tenants not listed for the reconciler", "error", err)
 		}
 		select {

@@ -2,6 +2,7 @@ package actions
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -68,6 +69,7 @@ func Sweep(ctx context.Context, claims Sweeper, all Tenants, m *Metrics, log *sl
 		switch {
 		case ctx.Err() != nil:
 			return
+		case errors.Is(err, ledger.ErrNotReady): // readiness has said why
 		case err != nil:
 			log.WarnContext(ctx, "tenants not listed for the sweep", "error", err)
 		case trim:

@@ -17,6 +17,7 @@ import (
 	"holdfast.dev/gateway/internal/audit"
 	"holdfast.dev/gateway/internal/dedupe"
 	"holdfast.dev/gateway/internal/limits"
+	"holdfast.dev/gateway/internal/loss"
 	"holdfast.dev/gateway/internal/tenants"
 )
 
@@ -56,6 +57,8 @@ type call struct {
 	admit    func() error // waits for turn, once the request is here; nil: there is none to wait for
 	turn     *limits.Turn
 	mostBody int64 // bytes the tenant's requests may have; 0: no limit of its own
+
+	gap *loss.Gap // of a `do`
 
 	// For the access log.
 	code   actions.Code

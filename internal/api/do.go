@@ -10,6 +10,7 @@ import (
 	"holdfast.dev/gateway/internal/actions"
 	"holdfast.dev/gateway/internal/audit"
 	"holdfast.dev/gateway/internal/identity"
+	"holdfast.dev/gateway/internal/loss"
 )
 
 // writer is the one path of a write.
@@ -20,6 +21,7 @@ type writer interface {
 type doHandler struct {
 	writes  writer
 	maxBody int64
+	gap     func() *loss.Gap
 }
 
 func (h *doHandler) do(c *call) error {
@@ -32,16 +34,17 @@ func (h *doHandler) do(c *call) error {
 		return err
 	}
 	req.Principal, req.RequestID, req.Front = c.who, c.id, c.front
+	c.gap = h.gap()
 	reply, err := h.writes.Do(c.ctx(), req)
 	if err != nil {
 		return err
 	}
 	c.about(reply.Record)
 	if req.DryRun {
-		return c.json(http.StatusOK, encodeDryRun(req, reply, c.id))
+		return c.json(http.StatusOK, encodeDryRun(req, reply, c.gap, c.id))
 	}
 	c.w.Header().Set(headerIdempotentReplayed, boolText(reply.Replayed))
-	return c.json(http.StatusOK, encodeReply(reply, c.id))
+	return c.json(http.StatusOK, encodeReply(reply, c.gap, c.id))
 }
 
 // doRequest is the body of a `do`.

@@ -9,12 +9,13 @@ import (
 
 	"holdfast.dev/gateway/internal/actions"
 	"holdfast.dev/gateway/internal/dedupe"
+	"holdfast.dev/gateway/internal/loss"
 )
 
 // encodeReply writes the answer to a `do` that succeeded, now or before: a
 // first answer and every replay come out of this one function, so they differ
 // only in what says which they are.
-func encodeReply(r actions.Reply, requestID string) []byte {
+func encodeReply(r actions.Reply, gap *loss.Gap, requestID string) []byte {
 	rec := r.Record
 	o := newObject(1024 + sizeOf(r.Answer))
 	o.text("id", rec.ID.String())
@@ -33,9 +34,23 @@ func encodeReply(r actions.Reply, requestID string) []byte {
 			o.time("at", rec.Created)
 		})
 		o.text("notice", replayNotice(rec))
+	} else {
+		writeGap(o, gap)
 	}
 	writePrevious(o, rec)
 	return o.bytes()
+}
+
+// writeGap tells that writes made in that time may be unknown here, so that a
+// new one may be the second.
+func writeGap(o *object, gap *loss.Gap) {
+	if gap == nil {
+		return
+	}
+	o.object("ledger_gap", func(o *object) {
+		o.time("from", gap.From)
+		o.time("to", gap.To)
+	})
 }
 
 // replayNotice says what nobody may miss: this answer is not a new write.
@@ -53,7 +68,7 @@ func replayNotice(rec *dedupe.Record) string {
 
 // encodeDryRun writes what a `do` would have come to. The action, if there is
 // one, is the one an earlier request made.
-func encodeDryRun(req actions.Request, r actions.Reply, requestID string) []byte {
+func encodeDryRun(req actions.Request, r actions.Reply, gap *loss.Gap, requestID string) []byte {
 	o := newObject(512)
 	o.flag("dry_run", true)
 	o.text("would", r.Would)
@@ -63,6 +78,8 @@ func encodeDryRun(req actions.Request, r actions.Reply, requestID string) []byte
 		o.text("action_id", r.Record.ID.String())
 		o.text("state", r.Record.State.String())
 		o.time("created_at", r.Record.Created)
+	} else {
+		writeGap(o, gap)
 	}
 	o.text("request_id", requestID)
 	return o.bytes()

@@ -145,6 +145,7 @@ func (f *front) answerError(err error, ec echo.Context) {
 	default:
 	}
 	c.about(p.record)
+	p.gap = c.gap
 	_ = c.send(kinds[p.code].status, typeProblem, p.encode(c.id))
 }
 

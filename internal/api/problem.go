@@ -8,6 +8,7 @@ import (
 
 	"holdfast.dev/gateway/internal/actions"
 	"holdfast.dev/gateway/internal/dedupe"
+	"holdfast.dev/gateway/internal/loss"
 )
 
 // Codes that only this package gives; the others are those of actions.
@@ -135,6 +136,7 @@ type problem struct {
 	replayed bool
 	check    *actions.Check
 	unsaved  *actions.Answer
+	gap      *loss.Gap // told of where the write was run just now
 
 	cause error // for the log, never shown
 }
@@ -179,6 +181,9 @@ func (p *problem) encode(requestID string) []byte {
 		writeResult(o, "unsaved_", p.unsaved)
 	}
 	if p.record != nil && !k.other {
+		if !p.replayed {
+			writeGap(o, p.gap)
+		}
 		writePrevious(o, p.record)
 	}
 	return o.bytes()

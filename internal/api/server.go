@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"holdfast.dev/gateway/internal/ledger"
+	"holdfast.dev/gateway/internal/loss"
 )
 
 // Actions is the one path of a write and the looks at what went along it.
@@ -46,6 +47,10 @@ type Config struct {
 	// Ready says whether a claim made now would be safe; the error says in plain
 	// words why not, and is shown on the admin listener.
 	Ready func(context.Context) error
+
+	// Gap is the time in which writes may have been made that the store does not
+	// know, nil for none; nil: there never is one. It is asked on every answer.
+	Gap func() *loss.Gap
 
 	Limits  Limits
 	MaxBody int64         // bytes of a request body
@@ -123,8 +128,11 @@ func New(c Config) (*Server, error) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
+	if c.Gap == nil {
+		c.Gap = func() *loss.Gap { return nil }
+	}
 	h := &handlers{
-		do:          doHandler{writes: c.Actions, maxBody: c.MaxBody},
+		do:          doHandler{writes: c.Actions, maxBody: c.MaxBody, gap: c.Gap},
 		actions:     actionsHandler{reads: c.Actions, settles: c.Actions, maxBody: c.MaxBody},
 		connections: connectionsHandler{tests: c.Actions, book: c.Connections, unsettled: c.Unsettled, maxBody: c.MaxBody},
 		connectors:  connectorsHandler{catalog: c.Connectors, registrar: c.Registrar, window: c.Window},

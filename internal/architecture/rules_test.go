@@ -21,7 +21,7 @@ type layer struct {
 // what they like.
 func layers() []layer {
 	const (
-		leaves  = "strictjson ledger wire seal "
+		leaves  = "strictjson ledger loss wire seal "
 		records = "audit tenants connections "
 		rules   = "identity dedupe connectors "
 	)
@@ -32,6 +32,8 @@ func layers() []layer {
 		// Leaves know nothing of the rest.
 		{pkg: "strictjson"},
 		{pkg: "ledger"},
+		{pkg: "loss", may: "ledger"},
+		{pkg: "bootclock"},
 		{pkg: "wire"},
 		{pkg: "seal"},
 		{pkg: "telemetry"},
@@ -65,8 +67,8 @@ func layers() []layer {
 		{pkg: "catalog", may: "ledger audit connectors"},
 
 		// Drivers serve the ledger's contract, and see nothing of what is stored.
-		{pkg: "pebblestore", may: "ledger"},
-		{pkg: "redisstore", may: "ledger"},
+		{pkg: "pebblestore", may: "ledger bootclock"},
+		{pkg: "redisstore", may: "ledger loss bootclock"},
 
 		// The one path of a write, the front, the program.
 		{pkg: "actions", may: leaves + records + rules + "limits"},

@@ -19,12 +19,33 @@ import (
 type clock struct {
 	mu     sync.Mutex
 	source func() time.Time
-	seen   time.Time // the source's last reading, with its monotonic part
-	at     time.Time // the last time shown, with nanoseconds
+	boot   func() time.Duration // nil: jumps of the source are not noticed
+	seen   time.Time            // the source's last reading, with its monotonic part
+	ran    time.Duration        // the boot clock's last reading
+	at     time.Time            // the last time shown, with nanoseconds
+	ahead  time.Duration        // how far the source has jumped; 0: it has not
 }
 
-func newClock(source func() time.Time, floor time.Time) *clock {
-	return &clock{source: source, seen: source(), at: floor}
+// maxJump is how far the source may go forward at once. More would end windows
+// and holds that have not ended, so it is for an operator to say that the source
+// is right: until then the clock goes on at the machine's own pace.
+const maxJump = 5 * time.Minute
+
+// newClock begins at the source's time, or at the floor if that is later. If it
+// is known where the clock would stand had it gone on, it begins there, and the
+// source has jumped if it is far ahead of that.
+func newClock(source func() time.Time, boot func() time.Duration, floor, stood time.Time) *clock {
+	c := &clock{source: source, boot: boot, seen: source()}
+	if boot != nil {
+		c.ran = boot()
+	}
+	if c.at = stood; stood.IsZero() {
+		c.at = c.seen.Round(0)
+	}
+	if floor.After(c.at) {
+		c.at = floor
+	}
+	return c
 }
 
 // now is the time to the millisecond.
@@ -32,15 +53,39 @@ func (c *clock) now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	t := c.source()
-	// Sub compares monotonic readings where both have one, so a source that was
-	// set back still tells how much time has passed.
-	passed := max(t.Sub(c.seen), 0)
-	c.seen = t
-	c.at = c.at.Add(passed / 2)
-	if wall := t.Round(0); wall.After(c.at) {
-		c.at = wall
+	passed := c.passed(t)
+	wall := t.Round(0)
+	due := c.at.Add(passed)
+	switch {
+	case c.boot != nil && wall.Sub(due) > maxJump:
+		c.at, c.ahead = due, wall.Sub(due)
+	case wall.After(c.at):
+		c.at, c.ahead = wall, 0
+	default:
+		c.at, c.ahead = c.at.Add(passed/2), 0
 	}
 	return fromMillis(c.at.UnixMilli())
+}
+
+// passed is how much time has passed since the last reading.
+func (c *clock) passed(t time.Time) time.Duration {
+	// Sub compares monotonic readings where both have one, so a source that was
+	// set back still tells how much time has passed.
+	passed := t.Sub(c.seen)
+	c.seen = t
+	if c.boot != nil {
+		ran := c.boot()
+		passed, c.ran = ran-c.ran, ran
+	}
+	return max(passed, 0)
+}
+
+// jump is how far the source has gone forward without the clock following it.
+func (c *clock) jump() time.Duration {
+	c.now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ahead
 }
 
 // markAhead is how far the persisted mark runs ahead of the clock, so that it is
@@ -53,6 +98,7 @@ const markAhead = time.Second
 // crash no time is given out twice, rows stay in the order of their times, and
 // what had expired stays so.
 type highWater struct {
+	pace      func(now int64) []byte // what is kept beside the mark; nil: nothing
 	mu        sync.Mutex
 	committed atomic.Int64 // the mark in the log, in milliseconds
 }
@@ -72,6 +118,11 @@ func (h *highWater) write(b *pebble.Batch, now int64, commit func() error) error
 	mark := now + markAhead.Milliseconds()
 	if err := b.Set(keyHighWater, encodeMillis(mark), nil); err != nil {
 		return err
+	}
+	if h.pace != nil {
+		if err := b.Set(keyPace, h.pace(now), nil); err != nil {
+			return err
+		}
 	}
 	if err := commit(); err != nil {
 		return err

@@ -115,6 +115,17 @@ func (s *Store) writeSync(key, value []byte) error {
 	return written()
 }
 
+// writeClock writes where the clock stands, exactly.
+func (s *Store) writeClock() error {
+	now := s.clock.now().UnixMilli()
+	if s.mark.pace != nil {
+		if err := s.writeSync(keyPace, s.mark.pace(now)); err != nil {
+			return err
+		}
+	}
+	return s.writeSync(keyHighWater, encodeMillis(now))
+}
+
 func engineOptions(s *Store) *pebble.Options {
 	o := &pebble.Options{
 		Comparer:                    discreetComparer(),

@@ -11,7 +11,7 @@ import (
 // The layout of keys. Numbers are big-endian and times are in milliseconds with
 // the sign bit flipped, so that bytes sort as numbers do.
 //
-//	00 name                                 the store's own: format, clock mark
+//	00 name                                 the store's own: format, clock mark, clock pace
 //	01 expiry(8) value-key                  empty; what to delete when
 //	02 scope(16) 'v' kind(1) id             envelope; see envelope.go
 //	02 scope(16) 'i' index(1) score(8) member   empty; an index in its order
@@ -41,6 +41,7 @@ const (
 var (
 	keyFormat    = []byte{tagStore, 'f'}
 	keyHighWater = []byte{tagStore, 't'}
+	keyPace      = []byte{tagStore, 'p'}
 )
 
 func scoped(scope ledger.Scope, tag byte, extra int) []byte {

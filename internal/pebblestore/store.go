@@ -49,6 +49,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"holdfast.dev/gateway/internal/bootclock"
 	"holdfast.dev/gateway/internal/ledger"
 )
 
@@ -56,6 +57,15 @@ import (
 type Options struct {
 	// Clock is the source of the store's time; nil: time.Now.
 	Clock func() time.Time
+	// Boot is a clock that nobody sets and that goes on while the machine sleeps,
+	// and Run names the run of the machine that it counts from; nil and "": the
+	// machine's own if Clock is nil, else none, and jumps are not noticed.
+	Boot func() time.Duration
+	Run  string
+	// AcceptClock believes Clock wherever it has jumped to since the folder was
+	// last open. Without it a jump forward of more than five minutes makes the
+	// store not ready.
+	AcceptClock bool
 	// Logger receives what the engine reports; nil: nothing is logged.
 	Logger *slog.Logger
 	// FS is the file system; nil: the disk. Only tests set it.
@@ -119,6 +129,9 @@ func Open(dir string, opts Options) (*Store, error) {
 func open(dir string, opts Options, ticks <-chan time.Time, tune ...func(*pebble.Options)) (*Store, error) {
 	if opts.Clock == nil {
 		opts.Clock = time.Now
+		if opts.Boot == nil {
+			opts.Boot, opts.Run = bootclock.Now, bootclock.ID()
+		}
 	}
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
@@ -142,8 +155,17 @@ func open(dir string, opts Options, ticks <-chan time.Time, tune ...func(*pebble
 	if err := s.guard(func() (err error) { mark, err = s.prepare(); return err }); err != nil {
 		return nil, fmt.Errorf("open store folder %q: %w", dir, errors.Join(err, s.closeEngine()))
 	}
+	var stood time.Time
+	if !opts.AcceptClock {
+		if err := s.guard(func() (err error) { stood, err = s.stood(opts.Run, opts.Boot); return err }); err != nil {
+			return nil, fmt.Errorf("open store folder %q: %w", dir, errors.Join(err, s.closeEngine()))
+		}
+	}
 	s.mark.committed.Store(mark)
-	s.clock = newClock(opts.Clock, time.UnixMilli(mark))
+	s.clock = newClock(opts.Clock, opts.Boot, time.UnixMilli(mark), stood)
+	if opts.Boot != nil {
+		s.mark.pace = func(now int64) []byte { return pace{boot: opts.Boot(), shown: now, run: opts.Run}.encode() }
+	}
 	s.stopExpirer, s.stopScrubber = s.startExpirer(ticks), func() {}
 	return s, nil
 }
@@ -152,7 +174,8 @@ func open(dir string, opts Options, ticks <-chan time.Time, tune ...func(*pebble
 func (s *Store) Now() time.Time { return s.clock.now() }
 
 // Ready says whether a claim made now would be safe: the store is open, has not
-// failed, and the engine's last background write succeeded. It touches no disk.
+// failed, the engine's last background write succeeded, and the clock has not
+// jumped. It touches no disk.
 func (s *Store) Ready(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return unavailable(err)
@@ -163,7 +186,10 @@ func (s *Store) Ready(ctx context.Context) error {
 	if !s.calls.open() {
 		return errClosed
 	}
-	return s.trouble.err()
+	if err := s.trouble.err(); err != nil {
+		return err
+	}
+	return s.checkClock()
 }
 
 // Close waits for running calls, writes the clock's last mark and releases the
@@ -184,7 +210,7 @@ func (s *Store) close() error {
 	s.stopScrubber()
 	err := s.failure.err()
 	if err == nil {
-		err = s.guard(func() error { return s.writeSync(keyHighWater, encodeMillis(s.clock.now().UnixMilli())) })
+		err = s.guard(s.writeClock)
 	}
 	if err := errors.Join(err, s.closeEngine()); err != nil {
 		return fmt.Errorf("close store: %w", err)

@@ -3,6 +3,8 @@ package redisstore
 import (
 	"sync"
 	"time"
+
+	"holdfast.dev/gateway/internal/bootclock"
 )
 
 const (
@@ -30,7 +32,7 @@ type clock struct {
 
 func newClock(shift func() time.Duration) *clock {
 	return &clock{
-		boot:  bootTime,
+		boot:  bootclock.Now,
 		guess: func() time.Time { return time.Now().Add(shift()) },
 	}
 }

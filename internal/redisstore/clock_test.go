@@ -68,9 +68,3 @@ func TestClock(t *testing.T) {
 		}
 	})
 }
-
-func TestBootTimeRuns(t *testing.T) {
-	first := bootTime()
-	require.Positive(t, first)
-	require.GreaterOrEqual(t, bootTime(), first)
-}

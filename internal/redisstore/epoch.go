@@ -50,13 +50,3 @@ func (s *Store) writeEpoch(ctx context.Context) error {
 	}
 	return fmt.Errorf("%w: the store's clock jumped", ledger.ErrUnavailable)
 }
-
-// hasEpoch says whether [Init] has been run on this data.
-func (s *Store) hasEpoch(ctx context.Context) (bool, error) {
-	snap, err := s.Read(ctx, ledger.Platform, ledger.Fetch{Key: epochKey()})
-	if err != nil {
-		return false, err
-	}
-	_, ok := snap.Get(epochKey())
-	return ok, nil
-}

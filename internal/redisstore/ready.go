@@ -9,12 +9,13 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"holdfast.dev/gateway/internal/ledger"
+	"holdfast.dev/gateway/internal/loss"
 )
 
 // Ready says whether a claim made now would be safe: every master answers, is
 // fit to keep what it is given, lets this user run what the
-// scripts run, and holds the data that [Init] began. It asks the servers each
-// time.
+// scripts run, and holds the data that [Init] began, with no loss noticed that
+// was not accepted ([Store.Beat]). It asks the servers each time.
 //
 // The acknowledgement decides what "keep" means. "none": Redis has it in memory;
 // a crash or a failover can lose a claim, and a lost claim can become a second
@@ -43,13 +44,25 @@ func (s *Store) readyWithin(ctx context.Context) error {
 	if err := s.checkRights(ctx); err != nil {
 		return err
 	}
-	ok, err := s.hasEpoch(ctx)
+	return s.checkData(ctx)
+}
+
+// checkData says whether the data is what [Init] began, as far as is known.
+func (s *Store) checkData(ctx context.Context) error {
+	snap, err := s.Read(ctx, ledger.Platform, append(loss.Fetch(), ledger.Fetch{Key: epochKey()})...)
 	if err != nil {
 		return err
 	}
-	if !ok {
+	if _, ok := snap.Get(epochKey()); !ok {
 		return notReady("this redis holds no store; if it is new, run `gateway store init`; " +
 			"if it is not, its data may have been lost, and with it which writes were made")
+	}
+	noticed := loss.NoticedIn(snap)
+	if noticed == nil {
+		noticed = s.beats.kept()
+	}
+	if noticed != nil {
+		return noticed.Error()
 	}
 	return nil
 }

@@ -23,28 +23,35 @@ func (s *Store) Apply(ctx context.Context, scope ledger.Scope, step ledger.Step)
 }
 
 func (s *Store) apply(ctx context.Context, scope ledger.Scope, step ledger.Step) (ledger.Result, error) {
+	res, _, err := s.applied(ctx, scope, step)
+	return res, err
+}
+
+// applied applies a step and waits for its acknowledgement. Fresh says that the
+// time of the result is that of this very run, not of an earlier one.
+func (s *Store) applied(ctx context.Context, scope ledger.Scope, step ledger.Step) (_ ledger.Result, fresh bool, err error) {
 	if err := checkStep(step); err != nil {
-		return ledger.Result{}, err
+		return ledger.Result{}, false, err
 	}
 	ctx, end, err := s.begin(ctx)
 	if err != nil {
-		return ledger.Result{}, err
+		return ledger.Result{}, false, err
 	}
 	defer end()
 	ks := keysOf(scope)
-	res, err := s.execute(ctx, ks, step)
+	res, fresh, err := s.execute(ctx, ks, step)
 	if err != nil || !res.Applied {
-		return res, err
+		return res, fresh, err
 	}
 	// A repeat has to be acknowledged as well: the first may not have been.
 	if err := s.acknowledged(ctx, ks, step.Nonce); err != nil {
-		return ledger.Result{}, err
+		return ledger.Result{}, false, err
 	}
-	return res, nil
+	return res, fresh, nil
 }
 
 // execute runs a step on its server, and learns the time from it.
-func (s *Store) execute(ctx context.Context, ks keyspace, step ledger.Step) (ledger.Result, error) {
+func (s *Store) execute(ctx context.Context, ks keyspace, step ledger.Step) (_ ledger.Result, fresh bool, err error) {
 	sc := s.scripts.apply
 	if frees(step) {
 		sc = s.scripts.settle
@@ -53,16 +60,16 @@ func (s *Store) execute(ctx context.Context, ks keyspace, step ledger.Step) (led
 	started := s.clock.boot()
 	reply, err := s.runIn(ctx, sc, call.keys, call.args)
 	if err != nil {
-		return ledger.Result{}, err
+		return ledger.Result{}, false, err
 	}
 	res, fresh, err := decodeResult(ks, reply)
 	if err != nil {
-		return ledger.Result{}, err
+		return ledger.Result{}, false, err
 	}
 	if fresh {
 		s.clock.learn(started, res.Now)
 	}
-	return res, nil
+	return res, fresh, nil
 }
 
 // frees says whether a step must go through although memory is full. Such are

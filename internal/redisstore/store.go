@@ -40,6 +40,7 @@ type Store struct {
 	timeout time.Duration
 	ack     ack
 	acks    *acks
+	beats   *beats
 	log     *slog.Logger
 	shift   func() time.Duration
 	clock   *clock
@@ -76,6 +77,7 @@ func Open(ctx context.Context, opts Options) (*Store, error) {
 		clock:   newClock(opts.shift()),
 		scripts: newScripts(),
 	}
+	s.beats = newBeats()
 	s.acks = newAcks(ack, s.scripts.ack, s.timeout)
 	if s.send, err = newSender(s.client, opts.Pipeline); err != nil {
 		_ = s.client.Close()
