@@ -95,6 +95,10 @@ cover: redis-server promtool clients $(STRIPE_MOCK) $(VERSITYGW) ## Run every te
 fuzz: ## Run every fuzz target for FUZZTIME (30s) each
 	scripts/fuzz.sh $(FUZZTIME)
 
+.PHONY: bench-audit
+bench-audit: ## Ask questions of an audit log of ten million rows (ten minutes, 5 GB of disk)
+	go test ./internal/trail -run '^TestPagesOfALongLog$$' -v -count=1 -timeout=60m -args -rows=100000,1000000,10000000 -tries=100
+
 .PHONY: lint
 lint: lint-go lint-mod lint-openapi ## Run every linter
 

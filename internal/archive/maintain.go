@@ -108,7 +108,7 @@ func (s *Sealer) trim(ctx context.Context, scope ledger.Scope) error {
 		return find.err
 	}
 	for ; number <= h.Number; number++ {
-		found, err := entries(ctx, s.Store, scope, number, 1)
+		found, err := entries(ctx, s.Store, scope, number, 1, decodeEntry)
 		if err != nil {
 			return err
 		}
@@ -159,7 +159,7 @@ func (s *Sealer) expireSome(ctx context.Context, scope ledger.Scope, h Head, bef
 	if h.Kept.Number > h.Number {
 		return 0, nil
 	}
-	found, err := entries(ctx, s.Store, scope, h.Kept.Number, min(expireAtOnce, h.Number+1-h.Kept.Number))
+	found, err := entries(ctx, s.Store, scope, h.Kept.Number, min(expireAtOnce, h.Number+1-h.Kept.Number), decodeEntry)
 	if err != nil {
 		return 0, err
 	}

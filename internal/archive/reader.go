@@ -15,6 +15,7 @@ type Reader struct {
 	storage Storage
 	codec   *codec
 	terms   *termsCache
+	known   *entryCache
 }
 
 // NewReader returns the reader of what sealers over the same store have put into
@@ -24,7 +25,7 @@ func NewReader(store ledger.Store, storage Storage) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Reader{store: store, storage: storage, codec: c, terms: newTermsCache(termsCacheBytes)}, nil
+	return &Reader{store: store, storage: storage, codec: c, terms: newTermsCache(termsCacheBytes), known: newEntryCache()}, nil
 }
 
 // Head returns how far a scope is sealed; ok is false if nothing of it is. Rows
@@ -93,7 +94,7 @@ func (r *Reader) list(ctx context.Context, scope ledger.Scope, first, last uint6
 		} else {
 			first += n
 		}
-		found, err := entries(ctx, r.store, scope, from, n)
+		found, err := r.entries(ctx, scope, from, n)
 		if err != nil {
 			return nil, err
 		}
@@ -108,9 +109,13 @@ func (r *Reader) list(ctx context.Context, scope ledger.Scope, first, last uint6
 	return out, nil
 }
 
+func (r *Reader) entries(ctx context.Context, scope ledger.Scope, from, n uint64) ([]Entry, error) {
+	return entries(ctx, r.store, scope, from, n, r.known.decode)
+}
+
 // entries reads n entries from a number on. Those that retention has removed
 // meanwhile are left out.
-func entries(ctx context.Context, store ledger.Store, scope ledger.Scope, from, n uint64) ([]Entry, error) {
+func entries(ctx context.Context, store ledger.Store, scope ledger.Scope, from, n uint64, decode func(ledger.Value) (Entry, error)) ([]Entry, error) {
 	fetch := make([]ledger.Fetch, 0, n)
 	for i := range n {
 		fetch = append(fetch, ledger.Fetch{Key: entryKey(from + i)})
@@ -125,7 +130,7 @@ func entries(ctx context.Context, store ledger.Store, scope ledger.Scope, from, 
 		if !ok {
 			continue
 		}
-		e, err := decodeEntry(v)
+		e, err := decode(v)
 		if err != nil {
 			return nil, err
 		}
@@ -153,7 +158,7 @@ func (s *search) first(first, last uint64, yes func(Entry) bool) uint64 {
 		if s.err != nil {
 			return true
 		}
-		found, err := entries(s.ctx, s.reader.store, s.scope, first+uint64(i), 1)
+		found, err := s.reader.entries(s.ctx, s.scope, first+uint64(i), 1)
 		s.err = err
 		return err == nil && len(found) == 1 && yes(found[0])
 	})

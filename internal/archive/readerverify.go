@@ -30,7 +30,7 @@ func (r *Reader) Verify(ctx context.Context, scope ledger.Scope) (Report, error)
 	v.expect(scope, h)
 	first := h.Kept.Number
 	for first <= h.Number {
-		found, err := entries(ctx, r.store, scope, first, min(entriesAtOnce, h.Number+1-first))
+		found, err := entries(ctx, r.store, scope, first, min(entriesAtOnce, h.Number+1-first), decodeEntry)
 		if err != nil {
 			return Report{}, err
 		}

@@ -14,8 +14,10 @@ import (
 const (
 	// batch is how many rows are asked of the store at once.
 	batch = 500
-	// listed is how many segments are listed at once.
-	listed = 64
+	// Segments are listed a few at first, which is often enough, and then more at
+	// once.
+	listFirst = 2
+	listMost  = 256
 )
 
 // walk reads a log from a place on, in either direction.
@@ -29,6 +31,7 @@ type walk struct {
 
 	after   string          // where it is: what is behind this in the direction is to come
 	segment []archive.Entry // the next ones
+	listed  int             // how many were listed at once
 	hotDone bool            // newest first: what is not sealed has been read
 }
 
@@ -80,7 +83,8 @@ func (w *walk) inArchive(h archive.Head) bool {
 }
 
 func (w *walk) list(ctx context.Context) (more bool, err error) {
-	r := archive.Range{After: w.after, Newest: w.newest, Limit: listed}
+	w.listed = min(max(4*w.listed, listFirst), listMost)
+	r := archive.Range{After: w.after, Newest: w.newest, Limit: w.listed}
 	r.From, r.To = w.filter.Stored()
 	found, err := w.log.entries(ctx, w.scope, r)
 	if w.newest && len(found) > 1 && w.after != "" && w.after <= behind(found[1]) {
