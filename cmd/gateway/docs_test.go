@@ -83,6 +83,9 @@ func checkBlock(b docstest.Block) error {
 	case "sh":
 		return checkShellWords(b)
 	case "text":
+		if b.Word("diagram") && runnable.MatchString(b.Text) {
+			return errors.New("this is a command or a request and no picture: make it sh, or say it in the sentence")
+		}
 		return only(b, "diagram")
 	case "json":
 		return checkJSON(b)
@@ -91,6 +94,22 @@ func checkBlock(b docstest.Block) error {
 	default:
 		return fmt.Errorf("no test knows what to do with a block of kind %q", b.Kind)
 	}
+}
+
+// runnable is what a picture does not begin a line with.
+var runnable = regexp.MustCompile(`(?m)^\s*(?:\$|gateway|curl|make|go|docker|helm|kubectl|redis-cli|GET|POST|PUT|DELETE|PATCH) `)
+
+// TestDocsPictures: what nobody checks is listed here, so that it stays little.
+func TestDocsPictures(t *testing.T) {
+	pictures := map[string]int{}
+	for _, page := range docPages(t) {
+		for _, b := range page.Blocks {
+			if b.Word("diagram") {
+				pictures[page.Path]++
+			}
+		}
+	}
+	require.Equal(t, map[string]int{"docs/design.md": 1, "docs/audit.md": 4}, pictures)
 }
 
 // only insists on at most one word, out of those named.
@@ -284,6 +303,7 @@ func TestDocsKinds(t *testing.T) {
 		{"sh ci", "make test  # all of it\n", ""},
 		{"text picture", "a\n", "has no words"},
 		{"text diagram", "a\n", ""},
+		{"text diagram", "then\n  curl x\n", "no picture"},
 		{"json", "{}\n", "say behind json"},
 		{"json DoRequest", "{\n", "JSON"},
 		{"json DoRequest", `{"connection":"c"}`, "action"},
