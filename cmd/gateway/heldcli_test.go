@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -48,6 +49,12 @@ func TestHeldCommands(t *testing.T) {
 	require.Contains(t, shown, "exactly one record that carries the marker ")
 	require.Contains(t, shown, "GET http://")
 	require.Contains(t, held("check", one), "succeeded\nThis write was done")
+	eventually(t, 10*time.Second, "the vendor may not be doing it any more", func() bool {
+		left := a.must(200, "GET", "/v1/actions/"+two, nil)
+		sent, err := time.Parse(time.RFC3339, left.text("created_at"))
+		require.NoError(t, err)
+		return time.Since(sent) > 3*time.Second
+	})
 	require.Contains(t, held("resolve", two, "--outcome", "not_performed", "--note", "asked them"), "resolved asked them")
 	require.Equal(t, "nothing is held\n", held("list"))
 	require.Equal(t, map[string]int{"1": 1, "2": 1}, shop.Effects())

@@ -215,24 +215,11 @@ func firstCheck(rules []connectors.CheckRule) time.Duration {
 	return first
 }
 
-// lastSent is the latest moment at which a byte of this write may have been on
-// its way to the vendor.
-func (h *held) lastSent() time.Time {
-	last := h.rec.Created
-	for _, a := range h.rec.Attempts {
-		last = latest(last, a.At.Add(a.Duration))
-	}
-	if h.rec.OwnerLost {
-		last = latest(last, h.rec.Deadline)
-	}
-	return latest(last, h.rec.SentUntil)
-}
-
 // settledAt is when the absence of a record begins to mean something: the
 // connector's settle after the last moment at which something may have been
 // sent, and not before nothing can be sent any more.
 func (h *held) settledAt(rule connectors.CheckRule) time.Time {
-	return latest(h.lastSent().Add(rule.Settle), h.rec.Deadline)
+	return latest(h.rec.LastSent().Add(rule.Settle), h.rec.Deadline)
 }
 
 // resendUntil is when the vendor may have forgotten the key. A key that was

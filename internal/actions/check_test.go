@@ -412,28 +412,28 @@ func TestADrainCutsACheck(t *testing.T) {
 // TestAbsenceRightAfterAResendProvesNothing: the resend may yet land, however
 // long it was waited for.
 func TestAbsenceRightAfterAResendProvesNothing(t *testing.T) {
-	f := newFixture(t, func(_ *fixture, d *dedupe.Config, c *actions.Config) {
-		d.Lease, c.Boot = time.Second, nil // on real time, so that it is renewed
-	})
+	f := newFixture(t)
 	brief := connectors.CheckRule{Kind: connectors.Lookup, Settle: time.Millisecond, Absent: connectors.NotPerformed}
 	f.checks(resendRule(), brief)
-	spec := f.fake.SpecValue.Actions["create_thing"]
-	spec.Timeout = 50 * time.Millisecond
-	f.fake.SpecValue.Actions["create_thing"] = spec
 	f.finds(connectors.Found{Kind: connectors.FoundNone})
 	rec := f.held()
-	f.eventually("the deadline is over", func() bool { return f.claims.Now().After(rec.Deadline.Add(10 * time.Millisecond)) })
+	f.advance(rec.Deadline.Sub(f.claims.Now()) + time.Second)
 	f.vendor.answer = func(_ context.Context, req wire.Request) wire.Exchange {
 		if req.Method == "GET" {
 			return answered(200, "", `[]`)
 		}
-		// It takes longer than a lease, which is renewed meanwhile.
-		f.eventually("no byte can leave any more", func() bool { return f.claims.Now().After(f.get(rec.ID).SentUntil.Add(50 * time.Millisecond)) })
+		// It takes longer than a lease, which is renewed meanwhile as the check does.
+		f.advance(f.claims.Lease() * 2 / 3)
+		now := f.get(rec.ID)
+		require.NoError(t, f.claims.RenewCheck(t.Context(), &dedupe.CheckHandle{Scope: scope, Record: now, Token: now.Checker}))
+		f.advance(f.claims.Lease() * 2 / 3)
+		require.True(t, f.claims.Now().After(now.SentUntil.Add(brief.Settle)), "no byte can leave any more")
 		return wire.Exchange{Phase: wire.SentNoAnswer, Reason: wire.ReasonDeadline}
 	}
 	f.verdict("still_unknown", rec)
 	require.True(t, f.get(rec.ID).Resent)
 	f.accounts.conn.Paused = true // so that it is not resent once more
+	f.advance(time.Second)
 	f.verdict("not_performed", rec)
 }
 
@@ -598,4 +598,32 @@ func TestNothingIsSentThatMustNotCarryTheMarkerAndDoes(t *testing.T) {
 	f.accounts.conn.Uncorrelated = true
 	require.Equal(t, actions.AskOperator, f.fails(actions.NotSent, `{"n":2}`).Next)
 	require.Equal(t, 1, f.vendor.sends())
+}
+
+// TestNotPerformedHasToWaitForTheVendor: what was sent may stand in the vendor's
+// queue after our own time-out, so that who looks too early sees nothing of it.
+func TestNotPerformedHasToWaitForTheVendor(t *testing.T) {
+	f := newFixture(t)
+	f.checks(lookupRule(connectors.StillUnknown))
+	rec := f.held()
+	require.False(t, rec.OwnerLost)
+	resolve := func(succeeded bool) error {
+		_, err := f.svc.Resolve(t.Context(), f.operator(), rec.ID.String(), actions.Resolution{Succeeded: succeeded}, "req_1")
+		return err
+	}
+	f.advance(settle - time.Second)
+	var early *actions.Error
+	require.ErrorAs(t, resolve(false), &early)
+	require.Equal(t, actions.StillPossible, early.Code)
+	require.Positive(t, early.RetryAfter)
+	require.Contains(t, early.Detail, "the vendor may still be doing")
+	require.Equal(t, dedupe.Held, f.get(rec.ID).State)
+	f.advance(2 * time.Second)
+	require.NoError(t, resolve(false))
+	require.Equal(t, dedupe.NotDone, f.get(rec.ID).State)
+
+	f = newFixture(t)
+	f.checks(lookupRule(connectors.StillUnknown))
+	rec = f.held()
+	require.NoError(t, resolve(true), "who has seen it need not wait")
 }

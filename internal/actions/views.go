@@ -122,6 +122,9 @@ func (s *Service) Resolve(ctx context.Context, p tenants.Principal, id string, r
 		Scribe: s.scribe(ctx, Request{Principal: p, RequestID: requestID, Front: "rest",
 			Connection: found.Record.Connection, Action: found.Record.Action}),
 	}
+	if !r.Succeeded {
+		res.Settle = s.settleOf(ctx, found.Record)
+	}
 	if r.Succeeded {
 		result := r.Result
 		if result == nil {
@@ -149,6 +152,20 @@ func (s *Service) Resolve(ctx context.Context, p tenants.Principal, id string, r
 	return view, err
 }
 
+// settleOf is how long a write may still turn up at its vendor, as the connector
+// it was claimed with says: the longest settle of its look-ups.
+func (s *Service) settleOf(ctx context.Context, rec *dedupe.Record) (longest time.Duration) {
+	connector, err := s.catalog.Exact(ctx, rec.ConnectorSum)
+	if err != nil {
+		s.log.WarnContext(ctx, "settle not known", "action_id", rec.ID.String(), "error", err)
+		return 0
+	}
+	for _, rule := range connector.Spec().Actions[rec.Action].Checks {
+		longest = max(longest, rule.Settle)
+	}
+	return longest
+}
+
 func resolveFailure(rec *dedupe.Record, err error) *Error {
 	var possible *dedupe.StillPossibleError
 	var running *dedupe.CheckRunningError
@@ -156,6 +173,9 @@ func resolveFailure(rec *dedupe.Record, err error) *Error {
 	case errors.As(err, &running):
 		return fail(CheckRunning, "this write is being checked at the vendor right now; nothing was changed. Wait, then get the action to see what the check came to").
 			after(clampHint(running.Until.Sub(running.Now))).about(rec)
+	case errors.As(err, &possible) && possible.AtVendor:
+		return fail(StillPossible, "the vendor may still be doing this write, so that nobody sees it yet; look again after Retry-After and resolve it then. If you see it now, resolve it as succeeded").
+			after(clampHint(possible.Until.Sub(possible.Now))).about(rec)
 	case errors.As(err, &possible):
 		return fail(StillPossible, "the gateway that owned this write might still send it; check or resolve it after its deadline").
 			after(clampHint(possible.Until.Sub(possible.Now))).about(rec)

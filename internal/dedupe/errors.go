@@ -32,10 +32,19 @@ var (
 )
 
 // StillPossibleError refuses to resolve a write whose lost owner might yet
-// send. After Until (store clock) it no longer can.
-type StillPossibleError struct{ Until, Now time.Time }
+// send, or (AtVendor) which the vendor may yet do. After Until (store clock) it no
+// longer can.
+type StillPossibleError struct {
+	Until, Now time.Time
+	AtVendor   bool
+}
 
-func (e *StillPossibleError) Error() string { return "the lost owner might still send" }
+func (e *StillPossibleError) Error() string {
+	if e.AtVendor {
+		return "the vendor may still do it"
+	}
+	return "the lost owner might still send"
+}
 
 // CheckRunningError refuses to check or resolve a write that is being checked.
 // The check's lease ends at Until (store clock) unless it is renewed.

@@ -230,6 +230,19 @@ func (r *Record) over(now time.Time) bool {
 // checking says whether a check holds the write.
 func (r *Record) checking(now time.Time) bool { return now.Before(r.CheckEnd) }
 
+// LastSent is the latest moment at which a byte of this write may have been on
+// its way to the vendor.
+func (r *Record) LastSent() time.Time {
+	last := r.Created
+	for _, a := range r.Attempts {
+		last = later(last, a.At.Add(a.Duration))
+	}
+	if r.OwnerLost {
+		last = later(last, r.Deadline)
+	}
+	return later(last, r.SentUntil)
+}
+
 // stillPossible says whether a lost owner might yet send.
 func (r *Record) stillPossible(now time.Time) bool { return r.OwnerLost && now.Before(r.Deadline) }
 

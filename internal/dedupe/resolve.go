@@ -13,13 +13,17 @@ type Resolution struct {
 	// State is Succeeded or NotDone.
 	State  State
 	Answer []byte // of a success
+	// Settle is how long after it was last sent a write may still turn up at the
+	// vendor: NotDone is not believed before. 0: nothing is known of that.
+	Settle time.Duration
 	Note   string
 	By     string // id of the API key
 	Scribe Scribe
 }
 
 // Resolve settles a held write by a person's word. ErrNotHeld if it is not held
-// (any more); *StillPossibleError while its lost owner might yet send;
+// (any more); *StillPossibleError while its lost owner might yet send, or the
+// vendor may yet do what was sent;
 // *CheckRunningError while a check holds it. Of two
 // resolutions at once one is applied and the other gets ErrNotHeld.
 func (c *Claims) Resolve(ctx context.Context, scope ledger.Scope, id ActionID, r Resolution) (*Record, error) {
@@ -39,6 +43,11 @@ func (c *Claims) Resolve(ctx context.Context, scope ledger.Scope, id ActionID, r
 		}
 		if cur.stillPossible(now) {
 			return cur.Record, &StillPossibleError{Until: cur.Deadline, Now: now}
+		}
+		// A look that was made too early shows nothing of a write that stands in the
+		// vendor's queue, and the next one would be a second.
+		if until := cur.LastSent().Add(r.Settle); r.State == NotDone && r.Settle > 0 && now.Before(until) {
+			return cur.Record, &StillPossibleError{Until: until, Now: now, AtVendor: true}
 		}
 		rec := cur.clone()
 		rec.Resolved, rec.Evidence = true, ByOperator
