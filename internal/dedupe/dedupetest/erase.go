@@ -49,9 +49,9 @@ func (f *fixture) erase(guard ledger.Expect) {
 func keysOf(requests []request, ids []dedupe.ActionID) []ledger.Fetch {
 	var keys []ledger.Fetch
 	for _, r := range requests {
-		id, print := r.identity(), r.fingerprint()
+		id, finger := r.identity(), r.fingerprint()
 		keys = append(keys, ledger.Fetch{Key: ledger.Key{Kind: ledger.Binding, ID: string(id[:])}},
-			ledger.Fetch{Key: ledger.Key{Kind: ledger.Twins, ID: string(print[:])}})
+			ledger.Fetch{Key: ledger.Key{Kind: ledger.Twins, ID: string(finger[:])}})
 	}
 	for _, id := range ids {
 		for _, kind := range []ledger.Kind{ledger.Action, ledger.Answer, ledger.Request, ledger.Raw, ledger.Replays} {
