@@ -146,7 +146,7 @@ func (p *party) ask(who *agent, question string, n int, path string, body func(l
 			p.answers.Add(1)
 			return r
 		}
-		time.Sleep(50 * time.Millisecond) // a gateway or the store is away, on purpose
+		<-time.After(50 * time.Millisecond) // a gateway or the store is away, on purpose
 	}
 	require.FailNow(p.t, "no gateway answers")
 	return reply{}
@@ -177,7 +177,7 @@ func (p *party) settle(n int, pad, key string) reply {
 		r := p.write(n, pad, key)
 		switch {
 		case r.status == 409:
-			time.Sleep(50 * time.Millisecond) // as Retry-After says, only that tests are in a hurry
+			<-time.After(50 * time.Millisecond) // as Retry-After says, only that tests are in a hurry
 		case r.status == 423 || r.status == 429:
 			if id := r.text("action_id"); r.status == 423 {
 				p.resolve(n, id)
@@ -204,7 +204,7 @@ func (p *party) resolve(n int, id string) {
 			return
 		}
 		require.Equal(p.t, "still_possible", r.text("code"), "%s", r.raw)
-		time.Sleep(100 * time.Millisecond)
+		<-time.After(100 * time.Millisecond)
 	}
 	require.FailNow(p.t, "the write does not resolve", "%d", n)
 }
@@ -242,7 +242,7 @@ func (p *party) metWhileRunning(n int) {
 		if arrived, _ := p.seen(n); arrived > 0 {
 			break
 		}
-		time.Sleep(5 * time.Millisecond)
+		<-time.After(5 * time.Millisecond)
 	}
 	require.Equal(p.t, 200, p.settle(n, "slow", "").status)
 	first.Wait()

@@ -97,7 +97,7 @@ func TestKilledAtAnyPoint(t *testing.T) {
 		disasters := make([]func(), kills)
 		for i := range disasters {
 			disasters[i] = func() {
-				time.Sleep(time.Duration(rand.Int64N(int64(30 * time.Millisecond)))) // anywhere
+				<-time.After(rand.N(30 * time.Millisecond)) // anywhere
 				gws[i%replicas].kill()
 				start(i % replicas)
 			}
