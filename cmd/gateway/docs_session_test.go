@@ -65,6 +65,8 @@ func follow(t *testing.T, page docstest.Page, mark string) {
 func (s *session) script(page docstest.Page, run func(docstest.Block) bool) string {
 	var b strings.Builder
 	b.WriteString(`set -euo pipefail
+{ cat <&3 > /dev/null || :; kill -KILL 0; } & # when the test is gone
+exec 3<&-
 up() {
 	for _ in $(seq 600); do
 		if grep -qE '"msg":"listening"|Ctrl-C ends the demo|Ready to accept connections' "$1"; then return; fi
@@ -133,11 +135,18 @@ func (s *session) run(script string) {
 	cmd.Dir = s.dir
 	cmd.Env = s.environ()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	// The other end of this pipe closes with this process, however it ends: a page's
+	// gateways and servers must not outlive a test that was killed.
+	alive, ends, err := os.Pipe()
+	require.NoError(t, err)
+	defer func() { require.NoError(t, ends.Close()) }()
+	cmd.ExtraFiles = []*os.File{alive}
 	require.NoError(t, cmd.Start())
+	require.NoError(t, alive.Close())
 	end := func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	timer := time.AfterFunc(patience, end)
 	defer timer.Stop()
-	err := cmd.Wait()
+	err = cmd.Wait()
 	end() // what the page left running
 	if err == nil {
 		return
