@@ -33,6 +33,10 @@ func TestMain(m *testing.M) {
 		}
 		defer func() { _ = os.RemoveAll(dir) }()
 		redisstore.RouteLibraryLog(slog.New(slog.DiscardHandler))
+		if err := makeCertificates(dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
 		if shared, err = redistest.Launch(dir); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1

@@ -18,10 +18,12 @@ type process struct {
 	done chan struct{} // closed when the process has been reaped
 }
 
-// run starts redis-server and returns once it says that it accepts
-// connections; a server that ends before that is an error with its last words.
-func run(bin, conf string) (*process, error) {
-	cmd := exec.Command(bin, conf)
+// accepts is what a server says when it accepts connections and has its data.
+const accepts = "eady to accept connections"
+
+// run starts redis-server and returns once it has said the given words; a server that ends before that is an error with its last words.
+func run(bin, conf, said string, args ...string) (*process, error) {
+	cmd := exec.Command(bin, append([]string{conf}, args...)...)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, fmt.Errorf("start redis-server: %w", err)
@@ -43,7 +45,7 @@ func run(bin, conf string) (*process, error) {
 		if err != nil {
 			return
 		}
-		lastWords <- drain(out, ready)
+		lastWords <- drain(out, said, ready)
 		_ = cmd.Wait()
 	}()
 
@@ -65,12 +67,12 @@ func run(bin, conf string) (*process, error) {
 
 // drain reads the server's log to its end, closes ready at the line that says
 // so, and returns the last lines.
-func drain(out io.Reader, ready chan<- struct{}) string {
+func drain(out io.Reader, words string, ready chan<- struct{}) string {
 	var last []string
 	said := false
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
-		if !said && strings.Contains(lines.Text(), "eady to accept connections") {
+		if !said && strings.Contains(lines.Text(), words) {
 			said = true
 			close(ready)
 		}

@@ -44,6 +44,8 @@ type Server struct {
 	port   int
 	config []string
 
+	sentinel bool
+
 	mu   sync.Mutex
 	proc *process // nil while stopped
 }
@@ -68,7 +70,10 @@ func Start(t testing.TB, config ...string) *Server {
 // Launch is [Start] for a TestMain, which has no testing.TB: dir must exist and
 // the caller must end the server with [Server.Kill].
 func Launch(dir string, config ...string) (*Server, error) {
-	s := &Server{dir: dir, config: config}
+	return launch(&Server{dir: dir, config: config})
+}
+
+func launch(s *Server) (*Server, error) {
 	// A free port is only known to have been free, so try again if it was taken
 	// in between.
 	var err error
@@ -120,7 +125,11 @@ func (s *Server) Start() error {
 	if err := os.WriteFile(conf, []byte(s.configFile()), 0o600); err != nil {
 		return fmt.Errorf("write redis.conf: %w", err)
 	}
-	p, err := run(bin, conf)
+	said, args := accepts, []string(nil)
+	if s.sentinel {
+		said, args = "Sentinel ID is", []string{"--sentinel"}
+	}
+	p, err := run(bin, conf, said, args...)
 	if err != nil {
 		return err
 	}
@@ -129,6 +138,9 @@ func (s *Server) Start() error {
 }
 
 func (s *Server) configFile() string {
+	if s.sentinel {
+		return strings.Join(append([]string{"bind 127.0.0.1", "port " + strconv.Itoa(s.port), "dir " + s.dir}, s.config...), "\n") + "\n"
+	}
 	lines := []string{
 		"bind 127.0.0.1",
 		"port " + strconv.Itoa(s.port),
