@@ -261,6 +261,7 @@ func TestNewRedisNeedsInit(t *testing.T) {
 	eventually(t, 5*time.Second, "it serves without a restart", func() bool {
 		return admin.call("POST", "/v1/tenants", fmt.Sprintf(`{"id":%q}`, newTenantName())).status == 201
 	})
+	require.Equal(t, []string{"store.initialized"}, admin.events("event=store.initialized"), "once")
 	vendor := vendortest.New(t, vendortest.OK)
 	a := newAgent(t, p.url())
 	eventually(t, 5*time.Second, "its connectors are kept", func() bool {

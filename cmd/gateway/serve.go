@@ -12,6 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"holdfast.dev/gateway/internal/audit"
+	"holdfast.dev/gateway/internal/ledger"
 	"holdfast.dev/gateway/internal/redisstore"
 	"holdfast.dev/gateway/internal/telemetry"
 )
@@ -89,14 +91,29 @@ func storeInitCommand() *cobra.Command {
 			_, err := fmt.Fprintln(cmd.OutOrStdout(), "the embedded store needs no preparation: serve makes it")
 			return err
 		}
-		err = redisstore.Init(cmd.Context(), redisOptions(cfg, newLogger(cmd.ErrOrStderr())))
-		if err != nil {
+		if err := initStore(cmd.Context(), redisOptions(cfg, newLogger(cmd.ErrOrStderr()))); err != nil {
 			return fmt.Errorf("prepare store: %w", err)
 		}
 		_, err = fmt.Fprintln(cmd.OutOrStdout(), "store prepared; gateways may serve on it")
 		return err
 	}
 	return cmd
+}
+
+// initStore says that a Redis is new, and that in its audit. The row cannot come
+// first, into a store that is none yet; should the process end in between, it is
+// missing, and whoever repeats the command is told that the store is prepared.
+func initStore(ctx context.Context, o redisstore.Options) (err error) {
+	if err := redisstore.Init(ctx, o); err != nil {
+		return err //nolint:wrapcheck // the caller does
+	}
+	store, err := redisstore.Open(ctx, o)
+	if err != nil {
+		return err //nolint:wrapcheck // likewise
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	row := audit.Caller{Actor: audit.System(), Front: "cli"}.Row(audit.StoreInitialized)
+	return audit.NewLog(store).Append(ctx, ledger.Platform, row) //nolint:wrapcheck // likewise
 }
 
 func redisOptions(cfg Config, log *slog.Logger) redisstore.Options {

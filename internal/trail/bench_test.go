@@ -4,7 +4,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"io"
 	"log/slog"
 	"math/rand/v2"
 	"os"
@@ -65,7 +64,7 @@ func newLong(t *testing.T) *long {
 			require.NoError(t, err)
 			return audit.Terms(row)
 		},
-		Metrics: prometheus.NewRegistry(), Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Metrics: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(t, err)
 	l.reader, err = archive.NewReader(store, folder)
