@@ -2,6 +2,7 @@ package archive
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -46,7 +47,8 @@ func (r *Report) add(f Finding) {
 const (
 	// maxLine bounds a line: the largest row, its labels fully escaped, is far
 	// below.
-	maxLine = 1 << 20
+	maxLine  = 1 << 20
+	readSize = 64 << 10
 	// maxSegmentRows bounds what is remembered of one segment.
 	maxSegmentRows = 1 << 17
 )
@@ -101,26 +103,36 @@ func NewVerifier(keys Keys, later *Checkpoint) *Verifier { return &Verifier{keys
 // log is in the report.
 func Verify(in io.Reader, keys Keys, later *Checkpoint) (Report, error) {
 	v := NewVerifier(keys, later)
-	buf := bufio.NewReaderSize(in, maxLine)
+	buf := bufio.NewReaderSize(in, readSize)
+	var long []byte // what was read of a line that the buffer cannot hold
 	for {
-		line, err := buf.ReadSlice('\n')
+		part, err := buf.ReadSlice('\n')
 		switch {
-		case err == nil:
-			v.Line(line[:len(line)-1])
 		case errors.Is(err, bufio.ErrBufferFull):
+			if long = append(long, part...); len(long) <= maxLine {
+				continue
+			}
 			v.unreadable("it is longer than any line of a log")
 			if err := skipLine(buf); err != nil {
 				return v.end(err)
 			}
-		default:
-			if len(line) > 0 {
-				v.Line(line)
-			}
+			long = long[:0]
+			continue
+		case len(long) > 0:
+			long = append(long, part...)
+			part = long
+		}
+		if len(part) > 0 {
+			v.Line(bytes.TrimSuffix(part, []byte("\n")))
+		}
+		if err != nil {
 			return v.end(err)
 		}
+		long = long[:0]
 	}
 }
 
+// skipLine passes over the rest of a line.
 func skipLine(buf *bufio.Reader) error {
 	for {
 		_, err := buf.ReadSlice('\n')

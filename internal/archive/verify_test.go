@@ -357,6 +357,26 @@ func TestKeysAndCheckpointsInTextForm(t *testing.T) {
 	}
 }
 
+// TestLinesOfAnyLength: long ones are read, those longer than any are passed over.
+func TestLinesOfAnyLength(t *testing.T) {
+	s := newSample(t, "acme")
+	h := archive.NewHead(s.scope, "acme")
+	large := auditRow(1)
+	large.Data = []byte(strings.Repeat("x", 300_000))
+	text, _, _ := archive.BuildSegment(s.ring, h, s.scope, noon, false, large, auditRow(2))
+	r, err := archive.Verify(strings.NewReader(text), s.keys(), nil)
+	require.NoError(t, err)
+	require.True(t, r.Whole(), "%v", r.Findings)
+	for _, more := range []string{strings.Repeat("y", 3<<20) + "\n", strings.Repeat("y", 3<<20)} {
+		r, err = archive.Verify(strings.NewReader(text+more), s.keys(), nil)
+		require.NoError(t, err)
+		require.Len(t, r.Findings, 1)
+		require.Equal(t, archive.Unreadable, r.Findings[0].Kind)
+		require.Equal(t, 5, r.Findings[0].Line)
+		require.Equal(t, uint64(2), r.Proven)
+	}
+}
+
 // FuzzVerify: whatever is read, the verifier ends, keeps within its bounds, and
 // calls whole only what is made of lines that a gateway signed.
 func FuzzVerify(f *testing.F) {
