@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -82,6 +83,31 @@ func openArchive(cfg Config) (archive.Storage, error) {
 		return nil, fmt.Errorf("open audit archive: %w", err)
 	}
 	return folder, nil
+}
+
+// checkArchive says whether the archive's folder could be made or written in, or
+// its bucket be listed. The folder beside the embedded store is as good as the
+// store's own.
+func checkArchive(ctx context.Context, cfg Config) error {
+	if path, ok := strings.CutPrefix(cfg.AuditArchive, folderPrefix); ok {
+		return checkFolder(path)
+	}
+	if !strings.HasPrefix(cfg.AuditArchive, bucket.Scheme) {
+		return nil
+	}
+	o, err := bucket.Parse(cfg.AuditArchive)
+	if err != nil {
+		return err
+	}
+	b, err := bucket.Open(o)
+	if err != nil {
+		return err
+	}
+	defer b.CloseIdle()
+	ctx, cancel := context.WithTimeout(ctx, cfg.StoreTimeout)
+	defer cancel()
+	_, err = b.List(ctx, "", 1)
+	return err
 }
 
 // sealing is what seals the audit and reads what is sealed; nothing is sealed

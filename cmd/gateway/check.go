@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 
@@ -30,7 +29,7 @@ func checkConfig(ctx context.Context, cfg Config, log *slog.Logger, out io.Write
 		ask  func() error
 	}{
 		{"store", func() error { return checkStore(ctx, cfg, log) }},
-		{"audit archive", func() error { return checkArchive(cfg) }},
+		{"audit archive", func() error { return checkArchive(ctx, cfg) }},
 		{"connectors", func() error { return checkConnectors(ctx, cfg) }},
 		{"certificate", func() error {
 			if cfg.TLSCert == "" {
@@ -127,16 +126,6 @@ func checkFolder(path string) error {
 		return fmt.Errorf("write in folder: %w", err)
 	}
 	return errors.Join(f.Close(), os.Remove(f.Name()))
-}
-
-// checkArchive says whether the archive's folder could be made or written in. The
-// one beside the embedded store is as good as the store's own.
-func checkArchive(cfg Config) error {
-	path, named := strings.CutPrefix(cfg.AuditArchive, folderPrefix)
-	if !named {
-		return nil
-	}
-	return checkFolder(path)
 }
 
 func checkConnectors(ctx context.Context, cfg Config) error {
