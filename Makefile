@@ -86,6 +86,18 @@ accept-audit: redis-server ## 10,000 calls with kills: audit, usage and the vend
 mcp-clients: ## Let MCP clients from npm, and their conformance suite, speak to the gateway
 	scripts/mcp-clients.sh -race
 
+# SEEDS seeds on each store; with the defaults more than 200,000 calls of do.
+SEEDS ?= 20
+CALLS ?= 3600
+
+.PHONY: torture
+torture: redis-server ## Break everything around real gateways under load, and compare what is left (SEEDS, CALLS)
+	go test ./internal/torturetest -run '^TestTorture$$' -count=1 -v -timeout 80m -args -seeds=$(SEEDS) -calls=$(CALLS)
+
+.PHONY: controls
+controls: redis-server ## Take one protection out at a time and see that the tests or the rig notice
+	go test -tags=controls ./internal/torturetest -run '^TestControls$$' -count=1 -v -timeout 40m
+
 .PHONY: cover
 cover: redis-server promtool clients $(STRIPE_MOCK) $(VERSITYGW) ## Run every test and print the coverage of each function
 	go test $(TESTFLAGS) -coverpkg=./... -coverprofile=.bin/cover.out ./...
@@ -106,7 +118,7 @@ lint: lint-go lint-mod lint-openapi ## Run every linter
 lint-go: $(GOLANGCI) ## gofmt, go vet, golangci-lint
 	@unformatted=$$(gofmt -l cmd examples internal) && \
 	if [ -n "$$unformatted" ]; then echo "run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
-	go vet -tags=shapes,examples,image,mcpclients ./...
+	go vet -tags=shapes,examples,image,mcpclients,controls ./...
 	$(GOLANGCI) run ./...
 
 .PHONY: lint-mod
