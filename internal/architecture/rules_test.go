@@ -108,6 +108,7 @@ func testOnly() []string {
 		"github.com/google/go-cmp",
 		"go.uber.org/goleak",
 		"pgregory.net/rapid",
+		"github.com/anishathalye/porcupine",
 		"github.com/gowebpki/jcs", // the oracle of strictjson
 		"net/http/httptest",
 		"github.com/prometheus/client_golang/prometheus/testutil",

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"holdfast.dev/gateway/internal/ledger"
+	"holdfast.dev/gateway/internal/ledger/ledgertest"
 	"holdfast.dev/gateway/internal/redisstore"
 	"holdfast.dev/gateway/internal/redistest"
 )
@@ -42,6 +43,42 @@ func TestReplyLostAfterTheScriptRan(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, rows, 2)
 		require.True(t, first.Now.Equal(rows[1].At), "the time of the first run")
+	})
+}
+
+// Replies are lost again and again, to one client and then the other; what both
+// see has an order all the same.
+func TestLinearizableThoughRepliesAreLost(t *testing.T) {
+	modes(t, func(t *testing.T, opts redisstore.Options) {
+		opts.Timeout = impatient
+		var clients []ledger.Store
+		var proxies []*proxy
+		for range 2 {
+			p := newProxy(t, shared.Addr())
+			opts.URL = p.url()
+			clients, proxies = append(clients, open(t, opts)), append(proxies, p)
+		}
+		stop, stopped := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(stopped)
+			tick := time.NewTicker(10 * time.Millisecond)
+			defer tick.Stop()
+			for i := 0; ; i++ {
+				p := proxies[i%2]
+				p.loseReplies(true)
+				select {
+				case <-p.lost:
+				case <-stop:
+					p.loseReplies(false)
+					return
+				}
+				p.loseReplies(false)
+				<-tick.C
+			}
+		}()
+		ledgertest.Linearizable(t, clients, 6, 40)
+		close(stop)
+		<-stopped
 	})
 }
 

@@ -45,6 +45,14 @@ func contentionCases() []testCase {
 			require.True(f, f.apply(late).Voided)
 		}},
 		{"a chain of compare-and-set loses no step", chain},
+		{"what callers see at the same time has an order", func(f *fixture) {
+			f.now()
+			clients := []ledger.Store{f.Store}
+			if f.Peer != nil {
+				clients = append(clients, f.Peer(f.T))
+			}
+			Linearizable(f.T, clients, 8, 60)
+		}},
 		{"one step sent by many is applied once", func(f *fixture) {
 			f.now()
 			s := f.step(ledger.Step{
