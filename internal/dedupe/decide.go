@@ -88,7 +88,9 @@ func (c *Claims) unsettled(cl *Claim, v view) decision {
 		s.Rows = append(s.Rows, cl.row(EventTwinRefused, v.now, rec))
 	case rec.State == Held:
 		claimed.Verdict = OnHold
-		s.Before = rec.HoldUntil
+		if v.now.Before(rec.HoldUntil) {
+			s.Before = rec.HoldUntil
+		} // else nobody had noticed until its hold was over too: told once, then over
 		s.Rows = append(s.Rows, cl.row(EventHeldRepeat, v.now, rec))
 	case rec.Owner == cl.Owner:
 		// The claim's own step, decided twice: the first one was applied.
@@ -123,9 +125,10 @@ func (c *Claims) twin(cl *Claim, v view, t stored) decision {
 	s := cl.step(v)
 	s.Expect = append(s.Expect,
 		ledger.Expect{Key: twinsKey(cl.Fingerprint), Version: v.twins.version}, t.expect())
-	s.Put = []ledger.Put{{Key: bindingKey(cl.Identity), Data: t.ID[:], Expires: twinsEnd(t.Record)}}
-	s.Index = []ledger.Entry{aliasEntry(cl.Identity, t.Record)}
-	s.Rows = [][]byte{cl.row(EventTwinRefused, v.now, t.Record)}
+	c.endHold(cl, s, v)
+	s.Put = append(s.Put, ledger.Put{Key: bindingKey(cl.Identity), Data: t.ID[:], Expires: twinsEnd(t.Record)})
+	s.Index = append(s.Index, aliasEntry(cl.Identity, t.Record))
+	s.Rows = append(s.Rows, cl.row(EventTwinRefused, v.now, t.Record))
 	return decision{claimed: Claimed{Verdict: Twin, Now: v.now, Record: t.Record}, step: s}
 }
 
@@ -203,9 +206,7 @@ func (c *Claims) supersede(cl *Claim, s *ledger.Step, v view, rec *Record) {
 	if old.Identity != cl.Identity {
 		return // it was bound to a twin
 	}
-	if old.State == Held { // over, and the sweep has not come by
-		lapsed := c.lapse(s, old, v.now)
-		s.Rows = append(s.Rows, cl.row(EventLapsed, v.now, lapsed))
+	if lapsed := c.endHold(cl, s, v); lapsed != nil {
 		rec.Previous = &Previous{ID: lapsed.ID, State: lapsed.State, At: lapsed.Settled}
 		return
 	}
@@ -215,6 +216,19 @@ func (c *Claims) supersede(cl *Claim, s *ledger.Step, v view, rec *Record) {
 	if old.State == NotDone && rec.VendorKey == old.VendorKey {
 		rec.VendorKeyEnd = old.VendorKeyEnd // the vendor's memory began with the first use
 	}
+}
+
+// endHold lapses the identity's own held write whose hold is over, where the
+// sweep has not come by yet, and returns it; nil if there is none. It is part of
+// every step that binds the identity to another action: a write that is still
+// held would take the binding back when it ends.
+func (c *Claims) endHold(cl *Claim, s *ledger.Step, v view) *Record {
+	if v.bound == nil || v.bound.Identity != cl.Identity || v.bound.State != Held {
+		return nil
+	}
+	lapsed := c.lapse(s, *v.bound, v.now)
+	s.Rows = append(s.Rows, cl.row(EventLapsed, v.now, lapsed))
+	return lapsed
 }
 
 // inheritedKey returns the vendor key of a write that was sent, held, and then

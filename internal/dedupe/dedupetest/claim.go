@@ -211,6 +211,28 @@ func dryRunCases() []testCase {
 
 func twinCases() []testCase {
 	return []testCase{
+		{"a held write that is over when its repeat meets a twin does not take the identity back", func(f *fixture) {
+			old := f.acquire(derived("a"))
+			f.Advance(lease + tick)
+			f.sweep()
+			f.Advance(window - lease - 10*time.Second)
+			other := f.acquire(supplied("k", "a"), allowDuplicate)
+			f.Advance(20 * time.Second)
+			f.wants(dedupe.Twin, derived("a"))
+			f.settle(other, dedupe.Succeeded, "done")
+			f.sweep()
+			require.Equal(f, dedupe.Lapsed, f.get(old).Record.State)
+			got := f.wants(dedupe.Replayed, derived("a"))
+			require.Equal(f, "done", string(got.Answer), "the twin's outcome, and nothing is sent again")
+		}},
+		{"a lapse that nobody notices until the hold is over is told once", func(f *fixture) {
+			lost := f.acquire(derived("a"))
+			f.Advance(2 * window)
+			f.wants(dedupe.OnHold, derived("a"))
+			got := f.wants(dedupe.Acquired, derived("a"))
+			require.Equal(f, lost.Record.ID, got.Record.Previous.ID)
+			require.Equal(f, dedupe.Lapsed, got.Record.Previous.State)
+		}},
 		{"of a write in flight is refused, and stays refused", func(f *fixture) {
 			h := f.acquire(supplied("k1", "a"))
 			for range 3 {

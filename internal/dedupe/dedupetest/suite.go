@@ -52,6 +52,7 @@ func Run(t *testing.T, open func(t *testing.T) ledgertest.Harness) {
 		{"failures", failureCases()},
 		{"list", listCases()},
 		{"erase", eraseCases()},
+		{"model", modelCases()},
 	}
 	for _, g := range groups {
 		t.Run(g.name, func(t *testing.T) {
