@@ -74,6 +74,41 @@ func TestSentinelFailover(t *testing.T) {
 	})
 }
 
+// A master of a Cluster is killed and its replica takes over: what was
+// acknowledged is there, the store finds it, and says so while nobody has.
+func TestClusterFailover(t *testing.T) {
+	t.Parallel()
+	const quick = "cluster-node-timeout 1000"
+	nodes := redistest.StartCluster(t, 3, quick)
+	opts := redisstore.Options{URL: nodes[0].URL() + "?mode=cluster", Ack: "replicas:1", Timeout: time.Second, Pipeline: true}
+	for _, n := range nodes {
+		redistest.StartClusterReplica(t, n, quick)
+	}
+	require.NoError(t, redisstore.Init(t.Context(), opts))
+	s := open(t, opts)
+	require.Eventually(t, func() bool { return s.Ready(t.Context()) == nil && s.Beat(t.Context()) == nil }, 30*time.Second, tick)
+	var scopes []ledger.Scope
+	for range 12 { // on all three
+		scope := ledger.ScopeOf(rand.Text())
+		require.True(t, apply(t, s, scope, claim(s, "0123456789abcdef")).Applied)
+		scopes = append(scopes, scope)
+	}
+	opts.Ack = "none" // the replica that takes over has none of its own
+	after := open(t, opts)
+	require.NoError(t, nodes[1].Kill())
+	unsure := 0
+	for _, scope := range scopes {
+		worksWithin(t, after, scope, 30*time.Second)
+		require.True(t, holds(t, after, scope, ledger.Key{Kind: ledger.Binding, ID: "0123456789abcdef"}))
+		if _, err := s.Apply(t.Context(), scope, claim(s, "fedcba9876543210")); err != nil {
+			require.ErrorIs(t, err, ledger.ErrUnavailable)
+			unsure++
+		}
+	}
+	require.Positive(t, unsure)
+	require.Less(t, unsure, len(scopes))
+}
+
 // While a slot moves from one master to another, calls about it are asked
 // elsewhere, told to try again and sent on, and no step is done twice or half.
 func TestSlotOnTheMove(t *testing.T) {

@@ -23,6 +23,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -139,7 +140,7 @@ func (s *Store) command(ctx context.Context, args ...any) (any, error) {
 	defer end()
 	reply, err := s.send.send(ctx, newOnce(ctx, args))
 	if err != nil {
-		return nil, meaning(err)
+		return nil, s.failed(ctx, err)
 	}
 	return reply, nil
 }
@@ -162,7 +163,18 @@ func (s *Store) runIn(ctx context.Context, sc script, keys []string, args []any)
 		reply, err = s.send.send(ctx, newOnce(ctx, sc.byText(keys, args)))
 	}
 	if err != nil {
-		return nil, meaning(err)
+		return nil, s.failed(ctx, err)
 	}
 	return reply, nil
+}
+
+// failed is the meaning of an error. In a Cluster one that leaves doubt may come
+// of a master that is no more, which the library does not find out by itself: it
+// goes on dialling the dead.
+func (s *Store) failed(ctx context.Context, err error) error {
+	err = meaning(err)
+	if c, ok := s.client.(*redis.ClusterClient); ok && errors.Is(err, ledger.ErrUnavailable) {
+		c.ReloadState(ctx)
+	}
+	return err
 }

@@ -34,6 +34,54 @@ func StartCluster(t testing.TB, masters int, config ...string) []*Server {
 	return nodes
 }
 
+// StartClusterReplica adds a replica of one of a cluster's masters, waits until
+// it is in step, and stops it when the test ends.
+func StartClusterReplica(t testing.TB, master *Server, config ...string) *Server {
+	t.Helper()
+	bus, err := freePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := Start(t, append([]string{"cluster-enabled yes", "cluster-port " + strconv.Itoa(bus)}, config...)...)
+	do := func(n *Server, args ...string) string {
+		t.Helper()
+		reply, err := n.Do(t.Context(), args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return reply
+	}
+	do(master, "CONFIG", "SET", "repl-diskless-sync-delay", "0")
+	id := do(master, "CLUSTER", "MYID")
+	_, peer, _ := strings.Cut(myself(do(master, "CLUSTER", "NODES")), "@")
+	do(s, "CLUSTER", "MEET", "127.0.0.1", strconv.Itoa(master.port), peer)
+	if err := s.until(t.Context(), "the master is not known", func() bool {
+		_, err := s.Do(t.Context(), "CLUSTER", "REPLICATE", id)
+		return err == nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.until(t.Context(), "the replica is not in step", func() bool {
+		info, err := master.Do(t.Context(), "INFO", "replication")
+		nodes, err2 := s.Do(t.Context(), "CLUSTER", "INFO")
+		return err == nil && err2 == nil && strings.Contains(info, "state=online") && strings.Contains(nodes, "cluster_state:ok")
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// myself is a node's own address, host:port@bus, among those it lists.
+func myself(nodes string) string {
+	for line := range strings.Lines(nodes) {
+		if f := strings.Fields(line); len(f) > 2 && strings.Contains(f[2], "myself") {
+			addr, _, _ := strings.Cut(f[1], ",")
+			return addr
+		}
+	}
+	return ""
+}
+
 type doer func(s *Server, args ...string) (string, error)
 
 // join makes the nodes one cluster and waits until each of them says so.
