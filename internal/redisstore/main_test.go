@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"net/url"
 	"os"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -133,15 +132,6 @@ const (
 	waitLimit = 10 * time.Second
 	tick      = 20 * time.Millisecond
 )
-
-func containsAll(s string, parts ...string) bool {
-	for _, p := range parts {
-		if !strings.Contains(s, p) {
-			return false
-		}
-	}
-	return true
-}
 
 func portOf(t testing.TB, rawURL string) string {
 	t.Helper()
