@@ -80,7 +80,7 @@ func Derive(in Input) (Result, error) {
 	if in.TenantID == "" || in.ConnectionID == "" || in.Action == "" {
 		return Result{}, ErrIncomplete
 	}
-	room := buffers.Get().(*[]byte)
+	room, _ := buffers.Get().(*[]byte) // nothing else is put there
 	defer giveBack(room)
 	// The canonical form is written where it is hashed.
 	text, length := preimage((*room)[:0], in, tagDerived)

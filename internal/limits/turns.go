@@ -126,7 +126,8 @@ func (t *Turns) free(who string) {
 	l := t.lines[who]
 	for _, q := range []*list.List{&l.returning, &l.waiting} {
 		if first := q.Front(); first != nil {
-			close(q.Remove(first).(chan struct{})) //nolint:forcetypeassert // nothing else is put there
+			turn, _ := q.Remove(first).(chan struct{}) // nothing else is put there
+			close(turn)
 			return
 		}
 	}

@@ -111,7 +111,7 @@ func TestWaitingForATurnIsBounded(t *testing.T) {
 		hangUp()
 		synctest.Wait()
 		require.EqualValues(t, 256, gone.Load())
-		time.Sleep(10 * time.Second)
+		<-time.After(10 * time.Second)
 		synctest.Wait()
 		require.EqualValues(t, 256, tooLong.Load())
 		u.Leave()
@@ -227,7 +227,7 @@ func TestPauses(t *testing.T) {
 		}
 		synctest.Wait()
 		require.False(t, p.Wait(t.Context(), "c"), "all together are bounded")
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 	})
 	var none *limits.Pauses
 	require.True(t, none.Wait(t.Context(), "a"))

@@ -2,7 +2,6 @@ package torturetest_test
 
 import (
 	"flag"
-	"fmt"
 	"maps"
 	"os/exec"
 	"path/filepath"
@@ -57,7 +56,7 @@ func TestTorture(t *testing.T) {
 			t.Logf("%s: %d seeds, %d calls, %d actions, %d effects, %d faults, %d violations, %s",
 				store, *seeds, all.Calls, all.Actions, all.Effects, all.Total(), len(all.Violations), all.Took.Round(time.Second))
 			for _, fault := range slices.Sorted(maps.Keys(all.Faults)) {
-				t.Log(fmt.Sprintf("  %6d  %s", all.Faults[fault], fault))
+				t.Logf("  %6d  %s", all.Faults[fault], fault)
 			}
 		})
 	}
