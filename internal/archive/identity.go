@@ -32,26 +32,26 @@ func markerKey() ledger.Key { return ledger.Key{Kind: ledger.Sealing, ID: "archi
 var ErrForeign = errors.New("this is not the audit archive of this store: it does not hold its id; mount or name the right one")
 
 // recognise says whether the storage is the store's archive, and makes it so if
-// the store has none yet.
-func recognise(ctx context.Context, store ledger.Store, storage Storage) error {
+// the store has none yet. It returns the archive's id.
+func recognise(ctx context.Context, store ledger.Store, storage Storage) (marker, error) {
 	for range maxDecisions {
 		snap, err := store.Read(ctx, ledger.Platform, ledger.Fetch{Key: markerKey()})
 		if err != nil {
-			return fmt.Errorf("read archive's id: %w", err)
+			return marker{}, fmt.Errorf("read archive's id: %w", err)
 		}
 		m := marker{V: recordVersion}
 		v, there := snap.Get(markerKey())
 		if there {
 			if err := decode("archive's id", v.Data, &m.V, &m); err != nil {
-				return err
+				return marker{}, err
 			}
 		}
 		if m.Made {
-			return compareMarker(ctx, storage, m)
+			return m, compareMarker(ctx, storage, m)
 		}
 		if there {
 			if err := makeMarker(ctx, storage, m); err != nil {
-				return err
+				return marker{}, err
 			}
 			m.Made = true
 		} else {
@@ -62,10 +62,10 @@ func recognise(ctx context.Context, store ledger.Store, storage Storage) error {
 			Expect: []ledger.Expect{{Key: markerKey(), Version: v.Version}}, Put: []ledger.Put{{Key: markerKey(), Data: encode(m)}},
 		}
 		if _, err := apply(ctx, store, ledger.Platform, step); err != nil {
-			return fmt.Errorf("keep archive's id: %w", err)
+			return marker{}, fmt.Errorf("keep archive's id: %w", err)
 		}
 	}
-	return fmt.Errorf("keep archive's id: %w", ledger.ErrUnavailable)
+	return marker{}, fmt.Errorf("keep archive's id: %w", ledger.ErrUnavailable)
 }
 
 // maxDecisions bounds how often one change is decided again.

@@ -101,7 +101,7 @@ func (s *Sealer) trim(ctx context.Context, scope ledger.Scope) error {
 	if len(rows) == 0 || !rows[0].At.Before(before) || rows[0].Cursor > h.Cursor {
 		return nil
 	}
-	reader := &Reader{store: s.Store, storage: s.Storage, codec: s.codec, known: newEntryCache()}
+	reader := newReader(s.Store, s.Storage, s.codec)
 	find := search{ctx: ctx, reader: reader, scope: scope}
 	number := find.first(h.Kept.Number, h.Number, func(e Entry) bool { return e.Cursor >= rows[0].Cursor })
 	if find.err != nil {

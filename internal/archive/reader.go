@@ -25,7 +25,11 @@ func NewReader(store ledger.Store, storage Storage) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Reader{store: store, storage: storage, codec: c, terms: newTermsCache(termsCacheBytes), known: newEntryCache()}, nil
+	return newReader(store, storage, c), nil
+}
+
+func newReader(store ledger.Store, storage Storage, c *codec) *Reader {
+	return &Reader{store: store, storage: storage, codec: c, terms: newTermsCache(termsCacheBytes), known: newEntryCache()}
 }
 
 // Head returns how far a scope is sealed; ok is false if nothing of it is. Rows

@@ -139,25 +139,31 @@ func (s *Sealer) register(ctx context.Context, scope ledger.Scope) error {
 	return fmt.Errorf("note archived scope: %w", ledger.ErrUnavailable)
 }
 
-// prepare makes sure, once, that the archive is the right one and that the key
-// is known that will sign.
+// prepare makes sure that the archive is the right one, for each segment anew:
+// what it is mounted on may go while the gateway runs, and the empty folder below
+// would take segments just as well. And, once, that the key is known that will
+// sign.
 func (s *Sealer) prepare(ctx context.Context) error {
-	s.known.Lock()
-	defer s.known.Unlock()
-	if s.ready {
-		return nil
+	if m := s.known.Load(); m != nil {
+		return foreign(compareMarker(ctx, s.Storage, *m))
 	}
-	if err := recognise(ctx, s.Store, s.Storage); err != nil {
-		if errors.Is(err, ledger.ErrUnavailable) {
-			return err
-		}
-		return archiveError{err}
+	m, err := recognise(ctx, s.Store, s.Storage)
+	if err != nil {
+		return foreign(err)
 	}
 	if err := announce(ctx, s.Store, s.Signer.SigningKeys()[0]); err != nil {
 		return err
 	}
-	s.ready = true
+	s.known.Store(&m)
 	return nil
+}
+
+// foreign says that the storage failed, unless it was the store.
+func foreign(err error) error {
+	if err == nil || errors.Is(err, ledger.ErrUnavailable) {
+		return err
+	}
+	return archiveError{err}
 }
 
 func (s *Sealer) seal(ctx context.Context, scope ledger.Scope, h Head, b batch, final bool) (Sealed, error) {

@@ -57,9 +57,9 @@ type Sealer struct {
 	Config
 	codec   *codec
 	metrics *metrics
-	// known: the archive was recognised and the signing key announced.
-	known   sync.Mutex
-	ready   bool
+	// known is the archive's id once that was recognised and the signing key
+	// announced.
+	known   atomic.Pointer[marker]
 	failing atomic.Bool
 }
 

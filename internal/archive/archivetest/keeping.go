@@ -209,6 +209,31 @@ func foreignArchive(f *fixture) {
 	f.whole(1)
 }
 
+// An archive may also go while the gateway runs: what is in its place then, such
+// as the empty folder below a mount that went, is not filled.
+func archiveThatGoes(f *fixture) {
+	s := f.sealer(f.Store, f.storage)
+	f.write(f.Store, 4)
+	f.sealAll(s)
+	away := map[string][]byte{}
+	for _, name := range f.storage.Names() {
+		f.storage.Damage(name, func(data []byte) []byte {
+			away[name] = data
+			return nil
+		})
+	}
+	f.write(f.Store, 4)
+	_, err := s.Seal(f.Context(), f.scope, false)
+	require.ErrorIs(f, err, archive.ErrForeign)
+	require.Empty(f, f.storage.Names())
+	require.Len(f, f.entries(), 1, "nothing was recorded")
+	for name, data := range away {
+		f.storage.Damage(name, func([]byte) []byte { return data })
+	}
+	f.sealAll(s)
+	f.whole(1)
+}
+
 func scanned(f *fixture) {
 	f.write(f.Store, 5)
 	b := archive.NewBacklog(cut(), 0)

@@ -41,6 +41,7 @@ func Run(t *testing.T, open func(t *testing.T) ledgertest.Harness) {
 		{"a deleted tenant's log ends, is kept, and goes", finalSegment},
 		{"segments are found by time and cursor in both directions", ranges},
 		{"an archive of another store is refused", foreignArchive},
+		{"an archive that goes is not replaced", archiveThatGoes},
 		{"rows of a process that is gone are found", scanned},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.run(newFixture(t, open(t))) })
