@@ -84,8 +84,12 @@ func (g guarded) Apply(ctx context.Context, scope ledger.Scope, step ledger.Step
 // What the clock asks of a write is not done on a clock that jumped or on
 // records that may be old.
 type trusted struct {
-	tenants actions.Tenants
+	tenants actions.Directory
 	doubt   func() error
+}
+
+func (t trusted) GetTenant(ctx context.Context, id string) (tenants.Tenant, error) {
+	return t.tenants.GetTenant(ctx, id)
 }
 
 func (t trusted) Refs(ctx context.Context, each func(tenants.Ref) error) error {

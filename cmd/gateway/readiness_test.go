@@ -6,11 +6,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"holdfast.dev/gateway/internal/actions"
 	"holdfast.dev/gateway/internal/ledger"
 	"holdfast.dev/gateway/internal/tenants"
 )
 
-type everyTenant struct{}
+type everyTenant struct{ actions.Directory }
 
 func (everyTenant) Refs(_ context.Context, each func(tenants.Ref) error) error {
 	return each(tenants.Ref{})

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -437,11 +438,22 @@ func TestAbsenceRightAfterAResendProvesNothing(t *testing.T) {
 	f.verdict("not_performed", rec)
 }
 
-// oneScope is the directory of the only tenant.
-type oneScope struct{}
+// oneScope is the directory of the only tenant, which may have limits. It counts
+// how often they are read, which a pass of the reconciler that has due checks does.
+type oneScope struct {
+	own  tenants.Limits
+	read *atomic.Int64
+}
 
 func (oneScope) Refs(_ context.Context, each func(tenants.Ref) error) error {
-	return each(tenants.Ref{Tenant: "acme", Scope: scope})
+	return each(tenants.Ref{Tenant: "acme", TenantID: "ten_1", Scope: scope})
+}
+
+func (o oneScope) GetTenant(context.Context, string) (tenants.Tenant, error) {
+	if o.read != nil {
+		o.read.Add(1)
+	}
+	return tenants.Tenant{Ref: tenants.Ref{Tenant: "acme", TenantID: "ten_1", Scope: scope}, Limits: o.own}, nil
 }
 
 // brisk is a reconciler for tests, on the fixture's clock.
@@ -450,10 +462,12 @@ func brisk(_ *fixture, _ *dedupe.Config, c *actions.Config) {
 }
 
 // reconciles runs the reconciler beside the test, until it ends.
-func (f *fixture) reconciles() {
+func (f *fixture) reconciles() { f.reconcilesFor(oneScope{}) }
+
+func (f *fixture) reconcilesFor(all oneScope) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(f.Context()))
 	done := make(chan struct{})
-	go func() { defer close(done); actions.NewReconciler(f.svc, oneScope{}).Run(ctx) }()
+	go func() { defer close(done); actions.NewReconciler(f.svc, all).Run(ctx) }()
 	f.Cleanup(func() { cancel(); <-done })
 }
 

@@ -95,7 +95,7 @@ func (s *Service) claim(ctx context.Context, req Request, c *course) (*write, de
 		s.metrics.claims.WithLabelValues(string(claimed.Verdict)).Inc()
 		if claimed.Verdict == dedupe.WouldAcquire && !req.DryRun {
 			if w.exceeded != nil {
-				return nil, claimed, s.limited(ctx, w)
+				return nil, claimed, s.limited(ctx, w.req, w.exceeded, w.refusal)
 			}
 			return nil, claimed, s.deny(ctx, req, w.refusal)
 		}

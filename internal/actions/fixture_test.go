@@ -368,13 +368,20 @@ func in(x wire.Exchange, state wire.BodyState) wire.Exchange {
 }
 
 type accounts struct {
+	mu       sync.Mutex // guards more
 	conn     connections.Connection
+	more     map[string]connections.Connection // by name, where there are others
 	creds    map[string]string
 	getErr   error
 	credsErr error
 }
 
-func (a *accounts) Get(context.Context, ledger.Scope, string) (connections.Connection, error) {
+func (a *accounts) Get(_ context.Context, _ ledger.Scope, name string) (connections.Connection, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if c, ok := a.more[name]; ok {
+		return c, nil
+	}
 	return a.conn, a.getErr
 }
 

@@ -36,21 +36,37 @@ func (w *write) charge(c dedupe.Claimed, err error) {
 	w.place.Cancel()
 }
 
+// admitCheck gives a check that somebody asks for a place among the tenant's
+// calls. Like a replay, a write that is not held any more is answered whatever
+// the limits say.
+func (s *Service) admitCheck(ctx context.Context, req Request, rec *dedupe.Record) (*limits.Permit, *Error) {
+	place, over := s.limits.Call(req.Principal)
+	if over == nil {
+		return place, nil
+	}
+	if !rec.State.Unsettled() {
+		return nil, resolveFailure(rec, dedupe.ErrNotHeld)
+	}
+	return nil, s.limited(ctx, req, over, fail(RateLimited,
+		"this tenant has as many calls to vendors under way as it may; nothing was checked. Wait as long as Retry-After says, then repeat the same request").
+		after(clampHint(over.Wait)))
+}
+
 // limited records a refusal by a limit, though not each of a flood, and counts
 // it.
-func (s *Service) limited(ctx context.Context, w *write) *Error {
-	s.metrics.limited.WithLabelValues(w.exceeded.Limit).Inc()
-	suppressed, write := s.limits.Note(w.req.Principal, w.exceeded.Limit)
+func (s *Service) limited(ctx context.Context, req Request, over *limits.Exceeded, refusal *Error) *Error {
+	s.metrics.limited.WithLabelValues(over.Limit).Inc()
+	suppressed, write := s.limits.Note(req.Principal, over.Limit)
 	if !write {
-		return w.refusal
+		return refusal
 	}
-	row := s.baseRow(ctx, w.req)
-	row.Event, row.At, row.Reason = audit.RateLimited, s.claims.Now(), w.exceeded.Limit
+	row := s.baseRow(ctx, req)
+	row.Event, row.At, row.Reason = audit.RateLimited, s.claims.Now(), over.Limit
 	if suppressed > 0 {
 		row.Subject = "suppressed:" + strconv.FormatInt(suppressed, 10)
 	}
-	if err := s.journal.Append(context.WithoutCancel(ctx), w.req.Principal.Scope, row); err != nil {
+	if err := s.journal.Append(context.WithoutCancel(ctx), req.Principal.Scope, row); err != nil {
 		return storeFailure(err)
 	}
-	return w.refusal
+	return refusal
 }

@@ -42,7 +42,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Name: "holdfast_outcomes_total", Help: "Vendor calls by connector and outcome.",
 		}, []string{"connector", "outcome"}),
 		limited: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "holdfast_writes_limited_total", Help: "New writes refused by a limit of their tenant.",
+			Name: "holdfast_writes_limited_total", Help: "New writes and checks refused by a limit of their tenant.",
 		}, []string{"limit"}),
 		do: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "holdfast_do_duration_seconds", Help: "Time from a do to its answer, replays and refusals included.",

@@ -233,6 +233,7 @@ func isFinal(err error) bool {
 
 func (o *owner) finish(ctx context.Context, f finding, rec *dedupe.Record, err error, told chan<- done) {
 	o.s.metrics.outcome(o.w.spec.Name, f.word())
+	o.w.place.Done() // before the caller knows, whose next write may come at once
 	if err != nil {
 		o.late(ctx, f, rec, err, told)
 		return

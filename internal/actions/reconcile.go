@@ -39,11 +39,17 @@ const (
 	pausedFor = 12
 )
 
+// Directory lists all tenants and knows what each of them may use.
+type Directory interface {
+	Tenants
+	GetTenant(ctx context.Context, id string) (tenants.Tenant, error)
+}
+
 // Reconciler finds out about held writes in the background. Every gateway runs
 // one; the check's lease keeps two from checking the same write.
 type Reconciler struct {
 	s       *Service
-	tenants Tenants
+	tenants Directory
 	slots   chan struct{}
 
 	mu   sync.Mutex
@@ -51,7 +57,7 @@ type Reconciler struct {
 }
 
 // NewReconciler returns a reconciler of a service's held writes.
-func NewReconciler(s *Service, all Tenants) *Reconciler {
+func NewReconciler(s *Service, all Directory) *Reconciler {
 	return &Reconciler{s: s, tenants: all, slots: make(chan struct{}, atOnce), busy: make(map[string]bool)}
 }
 
@@ -87,6 +93,16 @@ func (r *Reconciler) pass(ctx context.Context, ref tenants.Ref, running *sync.Wa
 		}
 		return
 	}
+	if len(due) == 0 {
+		return
+	}
+	who, err := r.caller(ctx, ref)
+	if err != nil {
+		if ctx.Err() == nil {
+			r.s.log.WarnContext(ctx, "limits of a tenant not read, so its held writes are not checked", "error", err)
+		}
+		return
+	}
 	// In another order on each replica, so that they seldom reach for the same.
 	rand.Shuffle(len(due), func(i, j int) { due[i], due[j] = due[j], due[i] })
 	byConnection := map[string][]*dedupe.Record{}
@@ -100,14 +116,43 @@ func (r *Reconciler) pass(ctx context.Context, ref tenants.Ref, running *sync.Wa
 		running.Go(func() {
 			defer r.release(id)
 			for _, rec := range recs {
-				if ctx.Err() != nil || !r.s.begin() {
+				if !r.next(ctx, ref, who, rec) {
 					return
 				}
-				r.one(ctx, ref, rec)
-				r.s.running.Done()
 			}
 		})
 	}
+}
+
+// caller is whose places among the running calls the checks of a tenant take. One
+// that is being deleted has the gateway's limits.
+func (r *Reconciler) caller(ctx context.Context, ref tenants.Ref) (tenants.Principal, error) {
+	t, err := r.tenants.GetTenant(ctx, ref.Tenant)
+	if err != nil && !errors.Is(err, tenants.ErrNotFound) {
+		return tenants.Principal{}, err
+	}
+	who := tenants.Principal{Tenant: ref.Tenant, TenantID: ref.TenantID, Scope: ref.Scope}
+	if t.TenantID == ref.TenantID {
+		who.Limits = t.Limits
+	}
+	return who, nil
+}
+
+// next takes on one held write, unless the gateway stops or the tenant has no
+// place among its calls to vendors: then nothing is written about it, and as it
+// stays due the next pass comes back to it.
+func (r *Reconciler) next(ctx context.Context, ref tenants.Ref, who tenants.Principal, rec *dedupe.Record) bool {
+	if ctx.Err() != nil || !r.s.begin() {
+		return false
+	}
+	defer r.s.running.Done()
+	place, over := r.s.limits.Call(who)
+	if over != nil {
+		return false
+	}
+	defer place.Done()
+	r.one(ctx, ref, rec)
+	return true
 }
 
 func (r *Reconciler) take(connectionID string) bool {

@@ -202,12 +202,18 @@ func (s *Service) Check(ctx context.Context, p tenants.Principal, id, requestID,
 	if e != nil {
 		return CheckResult{}, e
 	}
+	req := Request{
+		Principal: p, RequestID: requestID, Front: front, Connection: found.Record.Connection, Action: found.Record.Action,
+	}
+	place, e := s.admitCheck(ctx, req, found.Record)
+	if e != nil {
+		return CheckResult{}, e
+	}
+	defer place.Done()
 	// Once begun it is carried to its end: a caller that hangs up must not leave
 	// a resend without its answer.
 	ctx = context.WithoutCancel(ctx)
-	done, err := s.check(ctx, p.Scope, found.Record.ID, asker{by: p.KeyID, scribe: s.scribe(ctx, Request{
-		Principal: p, RequestID: requestID, Front: front, Connection: found.Record.Connection, Action: found.Record.Action,
-	})})
+	done, err := s.check(ctx, p.Scope, found.Record.ID, asker{by: p.KeyID, scribe: s.scribe(ctx, req)})
 	if err != nil {
 		s.metrics.checked("operator", "error")
 		return CheckResult{}, resolveFailure(done.rec, err)

@@ -152,7 +152,7 @@ func (l *Limiter) Request(p tenants.Principal) *Exceeded {
 	return nil
 }
 
-// Permit is a place for one new write. A nil Permit is one of a nil Limiter.
+// Permit is a place for one new write, or for one other call. A nil Permit is one of a nil Limiter.
 type Permit struct {
 	l     *Limiter
 	who   tenants.Principal
@@ -172,8 +172,8 @@ func (l *Limiter) Write(p tenants.Principal) (*Permit, *Exceeded) {
 	if policy.NewWrites > 0 && s.day == dayOf(s.seen) && s.count >= policy.NewWrites {
 		return nil, &Exceeded{Limit: NewWrites, Wait: dayEnd(s.seen).Sub(s.seen)}
 	}
-	if policy.ConcurrentCalls > 0 && s.running >= policy.ConcurrentCalls {
-		return nil, &Exceeded{Limit: Calls, Wait: time.Second}
+	if s.full(policy) {
+		return nil, &Exceeded{Limit: Calls, Wait: callWait}
 	}
 	if policy.WritesPerSecond > 0 {
 		if wait, ok := s.writes.take(rate(policy.WritesPerSecond), s.seen); !ok {
@@ -182,6 +182,30 @@ func (l *Limiter) Write(p tenants.Principal) (*Permit, *Exceeded) {
 	}
 	s.running++
 	return &Permit{l: l, who: p}, nil
+}
+
+// Call takes a place among the running calls of a tenant for what is no new
+// write, or says that there is none. The permit is to be given back with Done.
+func (l *Limiter) Call(p tenants.Principal) (*Permit, *Exceeded) {
+	if l == nil {
+		return nil, nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s, policy := l.of(p)
+	if s.full(policy) {
+		return nil, &Exceeded{Limit: Calls, Wait: callWait}
+	}
+	s.running++
+	return &Permit{l: l, who: p}, nil
+}
+
+// callWait is when to come back for a place among the running calls: nobody knows
+// when a vendor will have answered.
+const callWait = time.Second
+
+func (s *state) full(policy Policy) bool {
+	return policy.ConcurrentCalls > 0 && s.running >= policy.ConcurrentCalls
 }
 
 // Cancel gives everything back: what was asked for was no new write.

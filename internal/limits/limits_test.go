@@ -104,6 +104,29 @@ func TestNewWritesOfADay(t *testing.T) {
 	require.Nil(t, over, "a new day")
 }
 
+// TestACallThatIsNoWriteTakesAPlaceOnly: it is neither of a second's nor of a
+// day's writes.
+func TestACallThatIsNoWriteTakesAPlaceOnly(t *testing.T) {
+	c := noon()
+	l := limits.New(limits.Policy{WritesPerSecond: 1, ConcurrentCalls: 2, NewWrites: 1}, c.Now)
+	a := tenant("a")
+	p, over := l.Write(a)
+	require.Nil(t, over)
+	p.Claimed(c.now, 1)
+	call, over := l.Call(a)
+	require.Nil(t, over)
+	_, over = l.Call(a)
+	require.Equal(t, &limits.Exceeded{Limit: limits.Calls, Wait: time.Second}, over)
+	_, over = l.Call(tenant("b"))
+	require.Nil(t, over)
+	call.Done()
+	call.Done()
+	_, over = l.Call(a)
+	require.Nil(t, over)
+	_, over = l.Call(a)
+	require.NotNil(t, over, "a place is given back once")
+}
+
 func TestTallyIsTheDays(t *testing.T) {
 	at := time.Date(2026, 3, 4, 23, 59, 59, 0, time.UTC)
 	one, two := limits.Tally(at), limits.Tally(at.Add(time.Second))
