@@ -105,7 +105,7 @@ func open(ctx context.Context, cfg Config, log *slog.Logger) (app *App, err erro
 		return nil, err
 	}
 	a.ready = newReadiness(a.fit, cfg.StoreTimeout, log)
-	registerAbout(registerer, a.ready)
+	registerAbout(registerer, cfg, a.ready)
 	administered := guarded{Store: a.store, ready: a.ready}
 	if a.directory, err = tenants.New(tenants.Config{Store: administered, AdminKeys: keys.adminKeys}); err != nil {
 		return nil, err

@@ -57,7 +57,7 @@ func command() *cobra.Command {
 	root.CompletionOptions.DisableDefaultCmd = true
 	store := &cobra.Command{Use: "store", Short: "Look after the store"}
 	store.AddCommand(storeInitCommand(), acceptLossCommand())
-	root.AddCommand(serveCommand(), healthCommand(), demoCommand(), connectorsCommand(), auditCommand(), heldCommand(), mcpCommand(), store, secretsCommand(), versionCommand())
+	root.AddCommand(serveCommand(), healthCommand(), demoCommand(), connectorsCommand(), auditCommand(), heldCommand(), doctorCommand(), mcpCommand(), store, secretsCommand(), versionCommand())
 	return root
 }
 

@@ -11,8 +11,19 @@ import (
 	"holdfast.dev/gateway/internal/ledger"
 )
 
-// registerAbout tells which build runs and whether its store may be claimed in.
-func registerAbout(r prometheus.Registerer, ready *readiness) {
+// registerAbout tells which build runs, on which kind of store, and whether that
+// may be claimed in.
+func registerAbout(r prometheus.Registerer, cfg Config, ready *readiness) {
+	kind, ack := "embedded", "sync"
+	if cfg.isRedis() {
+		kind, ack = "redis", firstOf(cfg.RedisAck, "auto")
+	}
+	store := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "holdfast_store_info", Help: "Always 1; its labels name the kind of store and what a claim waits for before anything is sent.",
+		ConstLabels: prometheus.Labels{"kind": kind, "ack": ack},
+	})
+	store.Set(1)
+	r.MustRegister(store)
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "holdfast_build_info", Help: "Always 1; its labels name the build.",
 		ConstLabels: prometheus.Labels{"version": version(), "goversion": runtime.Version()},

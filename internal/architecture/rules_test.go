@@ -73,10 +73,11 @@ func layers() []layer {
 		// The one path of a write, the front, the program.
 		{pkg: "actions", may: leaves + records + rules + "limits"},
 		{pkg: "api", may: leaves + records + rules + "actions archive limits usage trail ."},
+		{pkg: "doctor", may: "sandbox"}, // a client, too
 		{pkg: "examples/go"},            // a client, which knows only what is public
 		{pkg: "mcp", may: "strictjson"}, // beside api, which it speaks to as a client does
 		{pkg: "cmd/gateway", may: leaves + records + rules +
-			"actions limits usage archive archive/bucket trail oauth api mcp catalog connectors/manifest connectors/builtin connectors/workbench pebblestore redisstore telemetry sandbox"},
+			"actions limits usage archive archive/bucket trail oauth api mcp catalog connectors/manifest connectors/builtin connectors/workbench pebblestore redisstore telemetry sandbox doctor"},
 	}
 }
 

@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// ErrNotLoopback refuses to show a vendor without real accounts to a network.
-var ErrNotLoopback = errors.New("the sandbox vendor listens on loopback addresses only")
+// ErrNotLoopback refuses to show a vendor that takes any credential to a network.
+var ErrNotLoopback = errors.New("the sandbox vendor listens on loopback addresses only, unless it has a token of its own")
 
 // Server is a vendor that listens.
 type Server struct {
 	*Vendor
-	URL string // http://127.0.0.1:port
+	URL string // http://127.0.0.1:port, or the address that was given
 
 	http    *http.Server
 	served  chan struct{}
@@ -24,14 +24,14 @@ type Server struct {
 	stopErr error
 }
 
-// Start begins to listen on a loopback address, such as 127.0.0.1:0, and
-// returns once connections are accepted.
+// Start begins to listen on a loopback address, such as 127.0.0.1:0, or with
+// Options.Token on any other, and returns once connections are accepted.
 func Start(addr string, o Options) (*Server, error) {
 	tcp, err := net.ResolveTCPAddr("tcp", addr)
 	if err != nil {
 		return nil, fmt.Errorf("read sandbox address: %w", err)
 	}
-	if !tcp.IP.IsLoopback() {
+	if !tcp.IP.IsLoopback() && o.Token == "" {
 		return nil, ErrNotLoopback
 	}
 	listener, err := net.ListenTCP("tcp", tcp)
