@@ -155,7 +155,7 @@ func checkCommandLine(t *testing.T, page, line string) {
 			require.NotNil(t, cmd, "%s: there is no command %q", page, line)
 			for _, flag := range flagSpelling.FindAllString(rest, -1) {
 				name := strings.TrimPrefix(flag, "--")
-				require.True(t, cmd.Flags().Lookup(name) != nil || cmd.InheritedFlags().Lookup(name) != nil || name == "help",
+				require.True(t, cmd.Flag(name) != nil || name == "help",
 					"%s: %s has no flag %s", page, cmd.CommandPath(), flag)
 			}
 		}
