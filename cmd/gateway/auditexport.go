@@ -209,7 +209,7 @@ func (l *exportLines) put(to *bufio.Writer, line []byte) error {
 	case bytes.HasPrefix(line, []byte(`{"type":"segment",`)):
 		l.held = append(l.held[:0], line...)
 		return nil
-	case bytes.HasPrefix(line, []byte(`{"type":"checkpoint",`)) && !strings.HasSuffix(l.mark, trail.CheckpointMark):
+	case bytes.HasPrefix(line, []byte(`{"type":"checkpoint",`)):
 		l.mark += trail.CheckpointMark
 	}
 	if _, err := to.Write(l.held); err != nil {

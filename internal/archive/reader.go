@@ -50,6 +50,7 @@ func readHead(ctx context.Context, store ledger.Store, scope ledger.Scope) (Head
 type Range struct {
 	From, To time.Time // the store's time of rows, From <= at < To; zero: unbounded
 	After    string    // rows behind this cursor in the direction of reading; "": all
+	Behind   uint64    // segments with a greater number; 0: all
 	Newest   bool      // newest first
 	Limit    int       // at most so many segments; must be positive
 }
@@ -59,14 +60,15 @@ const entriesAtOnce = 32
 
 // Entries lists segments in the direction of reading. To read on, ask for what
 // is behind the last row of the last entry (its Cursor), or newest first for what
-// is behind the first row of it.
+// is behind the first row of it. A final segment without rows has the cursor of
+// the one before it: whoever wants that one too goes on by Number.
 func (r *Reader) Entries(ctx context.Context, scope ledger.Scope, rg Range) ([]Entry, error) {
 	h, ok, err := r.Head(ctx, scope)
 	if err != nil || !ok {
 		return nil, err
 	}
 	s := search{ctx: ctx, reader: r, scope: scope}
-	first, last := h.Kept.Number, h.Number
+	first, last := max(h.Kept.Number, rg.Behind+1), h.Number
 	// Rows of later segments have later cursors and are not older, so each
 	// condition cuts off one end.
 	if !rg.From.IsZero() {

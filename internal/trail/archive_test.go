@@ -105,7 +105,7 @@ func (s *shelf) Entries(_ context.Context, of ledger.Scope, r archive.Range) (ou
 			before = s.parts[i-1].entry.Cursor
 		}
 		behind := r.After == "" || !r.Newest && e.Cursor > r.After || r.Newest && before < r.After // one too many, as the real one
-		if e.Number >= s.kept && behind && (r.From.IsZero() || !e.To.Before(r.From)) && (r.To.IsZero() || e.From.Before(r.To)) {
+		if e.Number >= s.kept && e.Number > r.Behind && behind && (r.From.IsZero() || !e.To.Before(r.From)) && (r.To.IsZero() || e.From.Before(r.To)) {
 			out = append(out, e)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"holdfast.dev/gateway/internal/archive"
@@ -111,4 +112,6 @@ func begins(r rune) bool { return strings.ContainsRune("=+-@\t\r\n'＝＋－＠"
 // ends says whether a cell may end with a character: with some settings a
 // spreadsheet splits at others than the comma. Blanks and what does not show are
 // passed over in front of a formula.
-func ends(r rune) bool { return r <= ' ' || strings.ContainsRune(",;|:\"\u007f\u00a0", r) }
+func ends(r rune) bool {
+	return r <= ' ' || strings.ContainsRune(",;|:\"\u007f", r) || unicode.IsSpace(r) || unicode.Is(unicode.Cf, r)
+}

@@ -2,9 +2,11 @@ package trail
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"holdfast.dev/gateway/internal/archive"
@@ -30,17 +32,22 @@ type Export struct {
 	Filter audit.Filter
 	Format Format
 	// Cursor is "" or where an export of the same filter and format was broken off:
-	// the cursor of the last row, with [CheckpointMark] behind it if the checkpoint
-	// that follows the row was there too. Then the two together are, byte for byte,
+	// the cursor of the last row, with a [CheckpointMark] behind it for each
+	// checkpoint that was there behind the row (two if the last segment of a deleted
+	// tenant's log has no rows). Then the two together are, byte for byte,
 	// what one would have been, as long as the row was a sealed one.
 	Cursor string
 	// Sealed leaves out what is not sealed yet.
 	Sealed bool
 }
 
-// CheckpointMark behind a cursor says that the checkpoint behind the row has been
+// CheckpointMark behind a cursor says that a checkpoint behind the row has been
 // received as well.
 const CheckpointMark = "~"
+
+// maxMarks is how many checkpoints can stand behind a row: its segment's and that
+// of an empty one at the end.
+const maxMarks = 2
 
 const (
 	// segmentsAtOnce is how many segments are listed at once. One is in memory.
@@ -53,19 +60,20 @@ const (
 // segment and a few rows in memory, however many there are. Rows that come while
 // it runs may be left out. Nothing has been written if the error is ErrCursor.
 func (l *Log) Export(ctx context.Context, scope ledger.Scope, e Export, out io.Writer) error {
-	after, marked := strings.CutSuffix(e.Cursor, CheckpointMark)
+	after := strings.TrimRight(e.Cursor, CheckpointMark)
+	marks := len(e.Cursor) - len(after)
 	x := &exporter{log: l, scope: scope, Export: e, out: out, after: after, lines: e.Format == NDJSON, whole: e.Format == NDJSON && e.Filter.All()}
 	x.terms = e.Filter.Terms()
 	x.from.From, x.from.To = e.Filter.Stored()
 	if e.Cursor != "" {
-		if err := x.checkCursor(ctx); err != nil {
-			return err
+		if err := x.checkCursor(ctx); err != nil || marks > maxMarks {
+			return cmp.Or(err, ErrCursor)
 		}
 	} else if e.Format == CSV {
 		x.buf = appendRecord(x.buf, columns()...)
 	}
-	if x.whole && after != "" && !marked {
-		if err := x.close(ctx); err != nil {
+	if x.whole && after != "" {
+		if err := x.close(ctx, marks); err != nil {
 			return err
 		}
 	}
@@ -87,6 +95,7 @@ type exporter struct {
 	from  ledger.RowRange // its bounds in time
 
 	after string // the last row that is done with
+	done  uint64 // and the last segment; 0 before the first
 	lines bool   // rather than records
 	whole bool   // the log itself, provable
 	buf   []byte
@@ -108,19 +117,30 @@ func printable(s string) bool {
 	return strings.IndexFunc(s, func(r rune) bool { return r <= ' ' || r > '~' }) < 0
 }
 
-// close writes the checkpoint behind the last row of a segment.
-func (x *exporter) close(ctx context.Context) error {
+// close writes what the log has behind the row that the cursor names and before
+// the next row, less as many checkpoints as were received: that of the row's
+// segment, if it is the last one there, and a segment without rows.
+func (x *exporter) close(ctx context.Context, received int) error {
 	h, err := x.log.head(ctx, x.scope)
 	if err != nil {
 		return err
 	}
-	found, err := x.log.entries(ctx, x.scope, archive.Range{After: x.after + CheckpointMark, Newest: true, Limit: 2})
+	found, err := x.log.entries(ctx, x.scope, archive.Range{After: x.after + CheckpointMark, Newest: true, Limit: maxMarks + 1})
 	if err != nil {
 		return err
 	}
-	for _, e := range found {
-		if e.Cursor == x.after {
+	found = slices.DeleteFunc(found, func(e archive.Entry) bool { return e.Cursor != x.after })
+	slices.Reverse(found)
+	for i, e := range found {
+		x.done = e.Number
+		switch {
+		case i < received:
+		case i == 0:
 			x.buf = append(x.buf, e.Checkpoint(x.scope, h.Tenant).Line()...)
+		default:
+			if err := x.segment(ctx, e); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -153,7 +173,11 @@ func (x *exporter) run(ctx context.Context) error {
 // sealed writes what the archive has.
 func (x *exporter) sealed(ctx context.Context) error {
 	for {
-		found, err := x.log.entries(ctx, x.scope, archive.Range{From: x.from.From, To: x.from.To, After: x.after, Limit: segmentsAtOnce})
+		r := archive.Range{From: x.from.From, To: x.from.To, Behind: x.done, Limit: segmentsAtOnce}
+		if x.done == 0 {
+			r.After = x.after // which an empty segment has in common with the one before it
+		}
+		found, err := x.log.entries(ctx, x.scope, r)
 		if err != nil || len(found) == 0 {
 			return err
 		}
@@ -161,7 +185,7 @@ func (x *exporter) sealed(ctx context.Context) error {
 			if err := x.segment(ctx, e); err != nil {
 				return err
 			}
-			x.after = e.Cursor
+			x.after, x.done = e.Cursor, e.Number
 		}
 	}
 }
