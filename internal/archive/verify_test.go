@@ -157,6 +157,15 @@ func tamperings() []tampering {
 		}, kind: archive.AlteredSegment, segment: 2, row: 5, proven: 4},
 		{name: "a changed time in the checkpoint", do: func(s *sample) { replace(s, 2, 5, `13:00:00`, `14:00:00`) },
 			kind: archive.BadSignature, segment: 2, row: 8, proven: 4},
+		{name: "a row hidden in base64", do: func(s *sample) {
+			row := auditRow(6).Data
+			replace(s, 2, 2, `"row":`+string(row), `"raw_base64":"`+base64.StdEncoding.EncodeToString(row)+`"`)
+		}, kind: archive.Unreadable, segment: 2, proven: 4},
+		{name: "the border between the first two segments", do: func(s *sample) {
+			merged := slices.Concat(s.segments[0][:5], s.segments[1][1:])
+			merged[0] = strings.Replace(merged[0], `"number":1`, `"number":2`, 1)
+			s.segments = [][]string{merged, s.segments[2]}
+		}, kind: archive.AlteredSegment, segment: 2, row: 1},
 		{name: "a removed row", do: func(s *sample) { s.segments[1] = slices.Delete(s.segments[1], 2, 3) },
 			kind: archive.MissingRow, segment: 2, row: 6, proven: 4},
 		{name: "a removed last row", do: func(s *sample) { s.segments[1] = slices.Delete(s.segments[1], 4, 5) },

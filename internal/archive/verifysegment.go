@@ -89,8 +89,9 @@ func (v *Verifier) begin(s *segment) {
 	if v.stray || v.report.Open > 0 {
 		v.report.add(Finding{Kind: InsertedRow, Line: 1, Segment: h.Number, Detail: "rows stand before the first segment"})
 	}
-	if h.Number == 1 && (h.First != 1 || h.Prev != Genesis(ledger.Scope(h.Scope), h.Tenant)) {
-		v.report.add(Finding{Kind: AlteredSegment, Segment: 1, Row: h.First, Line: s.line, Detail: "it is not how a log of this tenant begins"})
+	// The first segment has a row, so no other one begins with row 1.
+	if h.Number != 1 && h.First == 1 || h.Number == 1 && (h.First != 1 || h.Prev != Genesis(ledger.Scope(h.Scope), h.Tenant)) {
+		v.report.add(Finding{Kind: AlteredSegment, Segment: h.Number, Row: h.First, Line: s.line, Detail: "it is not how a log of this tenant begins"})
 	}
 }
 
