@@ -68,6 +68,7 @@ actions:
 	return map[string]string{
 		"shop-a":       fmt.Sprintf(form, "shop-a", replaying, "[{resend: {within: 23h}}]"),
 		"shop-a-short": fmt.Sprintf(form, "shop-a-short", shortLife, "[{resend: {within: 5s}}]"),
+		"shop-a-slow":  strings.Replace(fmt.Sprintf(form, "shop-a-slow", replaying, "[{resend: {within: 23h}}]"), "timeout: 300ms", "timeout: 3s", 1),
 		"shop-b":       fmt.Sprintf(form, "shop-b", clientID, one(byID, "1s")),
 		"shop-b-slow":  fmt.Sprintf(form, "shop-b-slow", clientID, one(byID, "3s")),
 		"shop-c":       fmt.Sprintf(form, "shop-c", "", one(search, "1s", "still_unknown")),
