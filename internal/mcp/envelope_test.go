@@ -3,6 +3,7 @@ package mcp
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"strings"
 	"testing"
@@ -19,8 +20,26 @@ func TestEnvelope(t *testing.T) {
 		`{"jsonrpc":"2.0","id":1,"id":2,"method":"m"}`:                                           false,
 		`{"jsonrpc":"2.0","id":1,"Method":"m"}`:                                                  false,
 		`{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":1},"params":{}}`:                     false,
-		`not json`: true, // the SDK's to refuse
-		`[]`:       true,
+		`[]`:       true, // the SDK's to refuse
+		`[[1]]`:    true,
+		`not json`: false,
+		`1`:        false,
+		// The SDK reads the first value and passes over the rest.
+		`{"jsonrpc":"2.0","id":1,"method":"m"}{"jsonrpc":"2.0","id":2,"method":"m"}`: false,
+		`{"jsonrpc":"2.0","id":1,"method":"m","method":"n"} x`:                       false,
+		// The SDK holds a numeric id as a double and cuts its fraction off.
+		`{"id":9007199254740991}`:        true,
+		`{"id":-9007199254740991}`:       true,
+		`{"id":9007199254740993}`:        false,
+		`{"id":12345678901234567890123}`: false,
+		`{"id":1.5}`:                     false,
+		`{"id":1e0}`:                     false,
+		`{"id":-0}`:                      false,
+		`{"id":"9007199254740993"}`:      true,
+		`{"id":null}`:                    true, // the SDK's to refuse
+		`[{"id":1},{"id":1}]`:            false,
+		`[{"id":"a"},{"id":"\u0061"}]`:   false,
+		`[{"id":1},{"id":"1"},{"method":"m"},{"method":"m"}]`:   true,
 		`[{"id":1},{"id":2,"params":{"name":"do","name":"x"}}]`: false,
 		`[{"id":1},{"id":2,"params":{"name":"do"}}]`:            true,
 	} {
@@ -41,11 +60,33 @@ func TestLines(t *testing.T) {
 	const good = `{"jsonrpc":"2.0","id":1,"method":"ping"}` + "\n"
 	long := `{"jsonrpc":"2.0","id":2,"method":"` + strings.Repeat("x", 10_000) + `"}` + "\n"
 	var out bytes.Buffer
-	in := &checkedLines{from: io.NopCloser(strings.NewReader(good + `{"id":3,"id":3}` + "\n" + long + "{}")), out: &out}
+	const last = `{"jsonrpc":"2.0","method":"m"}` // ends without a line feed
+	in := &checkedLines{from: io.NopCloser(strings.NewReader(good + `{"id":3,"id":3}` + "\n" + long + last)), out: &out}
 	got, err := io.ReadAll(in)
 	require.NoError(t, err)
-	require.Equal(t, good+long+"{}", string(got))
+	require.Equal(t, good+long+last, string(got))
 	require.Equal(t, 1, strings.Count(out.String(), "-32600"))
+}
+
+// A client that writes one bad line is told so, and keeps its session with the
+// calls that run in it.
+func TestABadLineDoesNotEndASession(t *testing.T) {
+	const good = `{"jsonrpc":"2.0","id":1,"method":"ping"}` + "\n"
+	deep := `{"jsonrpc":"2.0","id":4,"method":"m","params":` + strings.Repeat("[", 2000) + strings.Repeat("]", 2000) + "}\n"
+	for bad, code := range map[string]string{
+		"garbage\n": "-32700", good[:len(good)-1] + good: "-32700", "[\n": "-32700", "7\n": "-32600", deep: "-32600",
+		`{"jsonrpc":"2.0","id":[1],"method":"m"}` + "\n": "-32600", "\r\n": "", "  \n": "",
+	} {
+		var out bytes.Buffer
+		got, err := io.ReadAll(&checkedLines{from: io.NopCloser(strings.NewReader(bad + good)), out: &out})
+		require.NoError(t, err)
+		require.Equal(t, good, string(got), bad)
+		if code == "" {
+			require.Empty(t, out.String())
+			continue
+		}
+		require.Contains(t, out.String(), code, bad)
+	}
 }
 
 func FuzzEnvelope(f *testing.F) {
@@ -56,7 +97,7 @@ func FuzzEnvelope(f *testing.F) {
 		var out map[string]any
 		require.NoError(t, json.Unmarshal([]byte(refusal(raw, codeInvalidRequest, errTwice)), &out))
 		if err != nil {
-			require.ErrorIs(t, err, errTwice)
+			require.True(t, errors.Is(err, errTwice) || errors.Is(err, errNoMessage) || errors.Is(err, errBadID))
 		}
 	})
 }

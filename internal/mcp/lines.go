@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"sync"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
 // maxLine is the longest message on a pipe: the largest body a gateway can be
@@ -43,8 +45,11 @@ func (c *checkedLines) Read(p []byte) (int, error) {
 		if err != nil && len(line) == 0 {
 			return 0, err
 		}
-		if err := checkEnvelope(line); err != nil {
-			if _, err := fmt.Fprintln(c.out, refusal(line, codeInvalidRequest, err)); err != nil {
+		if len(bytes.TrimSpace(line)) == 0 {
+			continue
+		}
+		if err := checkLine(line); err != nil {
+			if _, err := fmt.Fprintln(c.out, refusal(line, envelopeCode(line), err)); err != nil {
 				return 0, err
 			}
 			continue
@@ -54,6 +59,18 @@ func (c *checkedLines) Read(p []byte) (int, error) {
 	n := copy(p, c.rest)
 	c.rest = c.rest[n:]
 	return n, nil
+}
+
+// checkLine also refuses what the SDK would end the whole session for, with the
+// calls that still run in it.
+func checkLine(line []byte) error {
+	if err := checkEnvelope(line); err != nil {
+		return err
+	}
+	if _, err := jsonrpc.DecodeMessage(line); err != nil && bytes.TrimSpace(line)[0] == '{' {
+		return errNoMessage
+	}
+	return nil
 }
 
 var errLong = errors.New("the message is too long")

@@ -85,7 +85,7 @@ func (s *Server) Handler() http.Handler {
 			return
 		}
 		if err := checkEnvelope(raw); err != nil {
-			refuseMessage(w, http.StatusBadRequest, refusal(raw, codeInvalidRequest, err))
+			refuseMessage(w, http.StatusBadRequest, refusal(raw, envelopeCode(raw), err))
 			return
 		}
 		if text(raw, "method") == "subscriptions/listen" {
