@@ -82,6 +82,9 @@ const (
 // that decides about framing.
 const maxFramingLine = 256
 
+// oldVersion is how a request line of HTTP/1.0 ends.
+const oldVersion = " HTTP/1.0"
+
 // framing follows the messages of one connection (RFC 9112 sections 2.2, 5, 6,
 // 7.1).
 type framing struct {
@@ -89,7 +92,9 @@ type framing struct {
 	line []byte // so far, at most maxFramingLine bytes
 	long bool   // the line is longer
 	cr   bool   // the last byte was CR
+	tail []byte // the end of a request line
 
+	old       bool  // the request is of HTTP/1.0
 	left      int64 // bytes of the body or chunk
 	length    int64
 	hasLength bool
@@ -142,6 +147,10 @@ func (f *framing) feedLine(p []byte) (rest []byte, err error) {
 		room := maxFramingLine - len(f.line)
 		f.long = f.long || len(part) > room
 		f.line = append(f.line, part[:min(len(part), room)]...)
+		if f.at == inRequestLine {
+			f.tail = append(f.tail, part[max(len(part)-len(oldVersion), 0):]...)
+			f.tail = f.tail[max(len(f.tail)-len(oldVersion), 0):]
+		}
 	}
 	if !done {
 		return nil, nil
@@ -158,7 +167,7 @@ func (f *framing) endLine(line []byte) error {
 	switch f.at {
 	case inRequestLine:
 		if len(line) > 0 { // an empty line before a request is passed over
-			f.at = inHeader
+			f.at, f.old = inHeader, string(f.tail) == oldVersion
 		}
 	case inHeader:
 		if len(line) == 0 {
@@ -202,7 +211,9 @@ func (f *framing) field(line []byte) error {
 		return errFraming
 	case isCoding:
 		f.chunked = true
-		if !bytes.EqualFold(value, []byte("chunked")) {
+		// HTTP/1.0 has no codings: net/http takes such a request for one without a
+		// body (RFC 9112 section 6.1).
+		if f.old || !bytes.EqualFold(value, []byte("chunked")) {
 			return errFraming
 		}
 		return nil

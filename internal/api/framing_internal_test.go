@@ -12,6 +12,7 @@ func FuzzFraming(f *testing.F) {
 	for _, s := range []string{
 		"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "POST / HTTP/1.1\r\nContent-Length: 3\r\n\r\nabcGET / HTTP/1.1\r\n\r\n",
 		"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n", "GET / HTTP/1.1\n\n", "A\r\nB\r\n C\r\n\r\n",
+		"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
 		"POST / HTTP/1.1\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n",
 	} {
 		f.Add([]byte(s), 3)
@@ -28,5 +29,6 @@ func FuzzFraming(f *testing.F) {
 		}
 		require.Equal(t, want, got)
 		require.LessOrEqual(t, len(cut.line), maxFramingLine)
+		require.LessOrEqual(t, len(cut.tail), len(oldVersion))
 	})
 }

@@ -92,6 +92,8 @@ func TestAmbiguousFramingIsRefused(t *testing.T) {
 		"chunk size too long":       doLine + "Transfer-Encoding: chunked\r\n\r\n" + strings.Repeat("0", 20) + "ffffffffffffffff1\r\n" + smallest,
 		"chunk with a bare end":     doLine + "Transfer-Encoding: chunked\r\n\r\n" + fmt.Sprintf("%x\n%s\n0\n\n", len(smallest), smallest),
 		"chunk longer than it says": doLine + "Transfer-Encoding: chunked\r\n\r\n2\r\n" + smallest + "\r\n0\r\n\r\n",
+		"a coding in HTTP/1.0":      strings.Replace(doLine, "1.1", "1.0", 1) + "Connection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n" + chunked(smallest) + second,
+		"one behind a long path":    strings.Replace(strings.Replace(doLine, "1.1", "1.0", 1), "/do", "/do?"+strings.Repeat("a", 300), 1) + "Transfer-Encoding: chunked\r\n\r\n" + chunked(smallest),
 		"a length in the trailer":   doLine + "Transfer-Encoding: chunked\r\n\r\n" + fmt.Sprintf("%x\r\n%s\r\n0\r\nContent-Length: 3\r\n\r\n", len(smallest), smallest),
 	} {
 		t.Run(name, func(t *testing.T) {
