@@ -19,6 +19,8 @@ type route struct {
 	handle func(*call) error
 	// replays: the answer says whether it is a replay.
 	replays bool
+	// bodiless: the call reads no body, whatever a client sends.
+	bodiless bool
 }
 
 // front is what the two listeners have in common: an echo without its own ways
@@ -89,7 +91,7 @@ func (f *front) serve(rt route) echo.HandlerFunc {
 			if err := rt.access.check(c.who); err != nil {
 				return f.denied(c, rt, err)
 			}
-			if err := f.admitWork(c); err != nil {
+			if err := f.admitWork(c, rt); err != nil {
 				return err
 			}
 			defer func() { c.turn.Leave() }()

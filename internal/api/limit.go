@@ -133,8 +133,8 @@ func (f *front) pause(c *call, who string) {
 
 // admitWork waits for the request's turn, or leaves that to the reading of its
 // body: a client that sends slowly must not keep a turn.
-func (f *front) admitWork(c *call) error {
-	if c.r.ContentLength == 0 || c.r.Method == http.MethodGet || c.r.Method == http.MethodDelete {
+func (f *front) admitWork(c *call, rt route) error {
+	if rt.bodiless || c.r.ContentLength == 0 || c.r.Method == http.MethodGet || c.r.Method == http.MethodDelete {
 		return f.takeTurn(c)
 	}
 	c.admit = func() error { return f.takeTurn(c) }

@@ -23,7 +23,7 @@ func (s *handlers) routes() []route {
 
 		{method: get, path: "/v1/actions", access: tenantKey(read, do), handle: s.actions.list},
 		{method: get, path: "/v1/actions/:id", access: tenantKey(read, do), handle: s.actions.get},
-		{method: post, path: "/v1/actions/:id/check", access: tenantKey(resolve), handle: s.actions.check},
+		{method: post, path: "/v1/actions/:id/check", access: tenantKey(resolve), handle: s.actions.check, bodiless: true},
 		{method: post, path: "/v1/actions/:id/resolve", access: tenantKey(resolve), handle: s.actions.resolve},
 
 		{method: post, path: "/v1/tenants", access: platform(), handle: s.tenants.create},
@@ -45,7 +45,7 @@ func (s *handlers) routes() []route {
 		{method: get, path: "/v1/connections/:name", access: tenantKey(do, read, manage), handle: s.connections.get},
 		{method: put, path: "/v1/connections/:name", access: tenantKey(manage), handle: s.connections.put},
 		{method: del, path: "/v1/connections/:name", access: tenantKey(manage), handle: s.connections.remove},
-		{method: post, path: "/v1/connections/:name/test", access: tenantKey(manage), handle: s.connections.test},
+		{method: post, path: "/v1/connections/:name/test", access: tenantKey(manage), handle: s.connections.test, bodiless: true},
 
 		{method: get, path: "/v1/tools", access: tenantKey(), handle: s.tools.list},
 

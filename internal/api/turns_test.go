@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -100,6 +101,38 @@ func TestNoTurnForABodyThatIsNotHere(t *testing.T) {
 		require.NoError(t, sending.Close())
 		all.Wait()
 		require.Equal(t, 404, answer.Code)
+	})
+}
+
+// A call that reads no body takes its turn at once, also from a client that sends
+// one all the same: it must not get past the line by that.
+func TestABodyThatNobodyReadsIsNoWayPastTheLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := inTurns(t)
+		gate := make(chan struct{})
+		g.do = func(context.Context, actions.Request) (actions.Reply, error) {
+			<-gate
+			return actions.Reply{}, &actions.Error{Code: actions.UnknownAction}
+		}
+		var looked atomic.Int32
+		g.check = func(string, string) (actions.CheckResult, error) {
+			looked.Add(1)
+			return actions.CheckResult{}, &actions.Error{Code: actions.NotFound}
+		}
+		g.test = func(string) (actions.TestResult, error) {
+			looked.Add(1)
+			return actions.TestResult{}, &actions.Error{Code: actions.NotFound}
+		}
+		var all sync.WaitGroup
+		all.Go(func() { g.send("POST", "/v1/do", smallest) })
+		synctest.Wait()
+		all.Go(func() { g.send("POST", "/v1/actions/act_1/check", "{}") })
+		all.Go(func() { g.send("POST", "/v1/connections/c/test", "{}") })
+		synctest.Wait()
+		require.Zero(t, looked.Load())
+		close(gate)
+		all.Wait()
+		require.EqualValues(t, 2, looked.Load())
 	})
 }
 
