@@ -62,18 +62,7 @@ func (f *front) serve(rt route) echo.HandlerFunc {
 			c.w.Header().Set(headerIdempotentReplayed, boolText(false))
 		}
 		if c.outer != nil {
-			// The message was admitted, and with it its first request; a batch of many is
-			// many. What it asks for needs a scope of its own.
-			c.who, c.mostBody = c.outer.who, c.outer.mostBody
-			if c.outer.inner.Add(1) > 1 {
-				if err := f.admitTenant(c); err != nil {
-					return err
-				}
-			}
-			if err := rt.access.check(c.who); err != nil {
-				return f.denied(c, rt, err)
-			}
-			return f.attempted(c, rt, rt.handle(c))
+			return f.serveInner(c, rt)
 		}
 		if err := f.admitAddress(c); err != nil {
 			return err
@@ -99,6 +88,31 @@ func (f *front) serve(rt route) echo.HandlerFunc {
 		}
 		return rt.handle(c)
 	}
+}
+
+// serveInner serves a request that is made for a message of another front. The
+// message was admitted and has its turn, and with it its first request; a batch of
+// many is many. What each asks for needs a scope of its own.
+func (f *front) serveInner(c *call, rt route) error {
+	c.who, c.mostBody = c.outer.who, c.outer.mostBody
+	first := c.outer.inner.Add(1) == 1
+	if first {
+		// From then on the message only waits for its other requests, and must not
+		// keep a turn that they wait for.
+		defer c.outer.turn.Leave()
+	} else if err := f.admitTenant(c); err != nil {
+		return err
+	}
+	if err := rt.access.check(c.who); err != nil {
+		return f.denied(c, rt, err)
+	}
+	if !first {
+		if err := f.takeTurn(c); err != nil {
+			return err
+		}
+		defer c.turn.Leave()
+	}
+	return f.attempted(c, rt, rt.handle(c))
 }
 
 // allowed lists the methods of a path for the header Allow.

@@ -3,6 +3,7 @@ package api_test
 import (
 	"context"
 	"io"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
@@ -133,6 +134,45 @@ func TestABodyThatNobodyReadsIsNoWayPastTheLine(t *testing.T) {
 		close(gate)
 		all.Wait()
 		require.EqualValues(t, 2, looked.Load())
+	})
+}
+
+// The calls of one MCP message take turns like those of many, and a message that
+// waits for its calls keeps none of their turns.
+func TestTheCallsOfAMessageTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGateway(t, func(c *api.Config) {
+			c.Limits = api.Limits{Tenants: limits.New(limits.Policy{}, time.Now), Turns: limits.NewTurns(1)}
+			c.MCP = func(rest http.Handler) http.Handler {
+				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					var all sync.WaitGroup
+					for range 5 {
+						all.Go(func() {
+							call := httptest.NewRequestWithContext(r.Context(), "POST", "/v1/do", strings.NewReader(smallest))
+							call.Header.Set("Content-Type", "application/json")
+							rest.ServeHTTP(httptest.NewRecorder(), call)
+						})
+					}
+					all.Wait()
+					w.Header().Set("Content-Type", "application/json")
+					_, _ = io.WriteString(w, "{}")
+				})
+			}
+		})
+		gate := make(chan struct{})
+		var begun atomic.Int32
+		g.do = func(context.Context, actions.Request) (actions.Reply, error) {
+			begun.Add(1)
+			<-gate
+			return actions.Reply{}, &actions.Error{Code: actions.UnknownAction}
+		}
+		var all sync.WaitGroup
+		all.Go(func() { g.send("POST", "/mcp", "{}") })
+		synctest.Wait()
+		require.EqualValues(t, 1, begun.Load())
+		close(gate)
+		all.Wait()
+		require.EqualValues(t, 5, begun.Load())
 	})
 }
 
