@@ -46,7 +46,7 @@ func deploymentFlags(cmd *cobra.Command) func() (*deployment, error) {
 	base := flags.String("url", "", "address of the gateway ("+envURL+")")
 	key := flags.String("key", "", "API key; better given in the environment ("+envKey+")")
 	return func() (*deployment, error) {
-		d := &deployment{base: firstOf(*base, os.Getenv(envURL)), key: firstOf(*key, os.Getenv(envKey)), client: &http.Client{
+		d := &deployment{base: firstOf(*base, os.Getenv(envURL)), key: strings.TrimSpace(firstOf(*key, os.Getenv(envKey))), client: &http.Client{
 			Timeout: callPatience,
 			// The key goes to the address that was given and nowhere else.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -55,10 +55,12 @@ func deploymentFlags(cmd *cobra.Command) func() (*deployment, error) {
 		switch {
 		case d.base == "":
 			return nil, usageError{errors.New("--url or " + envURL + " is required")}
-		case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-			return nil, usageError{errors.New("--url must be an http or https address")}
+		case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || strings.ContainsAny(d.base, "?#"):
+			return nil, usageError{errors.New("--url must be an http or https address, with no user, query or fragment")}
 		case d.key == "":
 			return nil, usageError{errors.New("--key or " + envKey + " is required")}
+		case strings.ContainsFunc(d.key, func(r rune) bool { return r <= ' ' || r >= 0x7f }):
+			return nil, usageError{errors.New("--key or " + envKey + " holds what no key does: a blank, a line's end or another such character")}
 		}
 		d.base = strings.TrimRight(d.base, "/")
 		return d, nil
