@@ -79,6 +79,11 @@ func (l *Log) Export(ctx context.Context, scope ledger.Scope, e Export, out io.W
 	}
 	if !e.Filter.Nothing() {
 		if err := x.run(ctx); err != nil {
+			// What stands in front of the damage can be had: it would be left out
+			// each time that somebody goes on behind the last row they have.
+			if x.found {
+				_ = x.flush()
+			}
 			return err
 		}
 	}
@@ -99,6 +104,7 @@ type exporter struct {
 	lines bool   // rather than records
 	whole bool   // the log itself, provable
 	buf   []byte
+	found bool // a row is selected
 }
 
 // checkCursor lets the store say whether the cursor can be one of its own.
@@ -313,6 +319,7 @@ func (x *exporter) row(r archive.Row) error {
 	if !ok {
 		return nil
 	}
+	x.found = true
 	if x.lines {
 		x.buf = append(x.buf, r.OpenLine()...)
 	} else {

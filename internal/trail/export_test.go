@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"testing"
 	"time"
@@ -219,8 +218,16 @@ func TestExportEndsAtADamagedSegment(t *testing.T) {
 	log, shelf := sealed(t)
 	shelf.broken[2] = fmt.Errorf("read: %w", archive.ErrDamaged)
 	for _, e := range []trail.Export{{}, {Format: trail.CSV}, {Filter: audit.Filter{Event: audit.Claimed}}} {
-		require.ErrorIs(t, log.Export(t.Context(), scope, e, io.Discard), archive.ErrDamaged)
+		var got bytes.Buffer
+		require.ErrorIs(t, log.Export(t.Context(), scope, e, &got), archive.ErrDamaged)
+		require.Contains(t, got.String(), "act_3", "the last row in front of the damage is there")
+		require.NotContains(t, got.String(), "act_4")
 	}
+	shelf.broken[1] = shelf.broken[2]
+	var none bytes.Buffer
+	require.ErrorIs(t, log.Export(t.Context(), scope, trail.Export{Format: trail.CSV}, &none), archive.ErrDamaged)
+	require.Empty(t, none.String(), "names of columns alone are no export")
+	delete(shelf.broken, 1)
 	shelf.onHead = func() { shelf.kept = 3 } // its time was over, and it is no damage
 	got := export(t, log, trail.Export{})
 	require.Contains(t, got, `"seq":7,`)
