@@ -51,6 +51,7 @@ func TestEveryFlagReachesItsSetting(t *testing.T) {
 		"max-body": "3MiB", "max-result": "5KiB", "drain-timeout": "7s",
 		"tenant-requests-per-second": "11", "tenant-writes-per-second": "0", "tenant-concurrent-calls": "13", "tenant-new-identities": "14",
 		"tls-cert": certFile, "tls-key": keyFile, "address-requests-per-second": "15", "trusted-proxies": "10.1.0.0/16,fd00::/8",
+		"tenant-requests-at-once": "16", "audit-archive": "folder:" + dir, "audit-seal-after": "17s", "audit-max-unsealed": "18",
 	}
 	var args []string
 	for _, s := range settings() {
@@ -80,6 +81,10 @@ func TestEveryFlagReachesItsSetting(t *testing.T) {
 	require.Equal(t, 7*time.Second, c.DrainTimeout)
 	require.Equal(t, limits.Policy{RequestsPerSecond: 11, ConcurrentCalls: 13, NewWrites: 14}, c.Limits)
 	require.EqualValues(t, 15, c.AddressRequests)
+	require.EqualValues(t, 16, c.RequestsAtOnce)
+	require.Equal(t, "folder:"+dir, c.AuditArchive)
+	require.Equal(t, 17*time.Second, c.AuditSealAfter)
+	require.EqualValues(t, 18, c.AuditMaxUnsealed)
 	require.Equal(t, []string{certFile, keyFile}, []string{c.TLSCert, c.TLSKey})
 	require.Equal(t, "[10.1.0.0/16 fd00::/8]", fmt.Sprint(c.TrustedProxies))
 }

@@ -118,7 +118,7 @@ func TestReadyByReplicas(t *testing.T) {
 func TestAutoFollowsTheReplicas(t *testing.T) {
 	t.Parallel()
 	master := redistest.Start(t, redistest.Durable()...)
-	opts := redisstore.Options{URL: master.URL(), Ack: "auto", Timeout: time.Second}
+	opts := redisstore.Options{URL: master.URL(), Ack: "auto", Timeout: 3 * time.Second}
 	require.NoError(t, redisstore.Init(t.Context(), opts))
 	s := open(t, opts)
 	require.NoError(t, s.Ready(t.Context()))
