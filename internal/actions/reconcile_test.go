@@ -149,38 +149,42 @@ func (c *crowd) add(url string, n int) {
 }
 
 // TestTheReconcilerLooksOnceAtATimePerConnection: and at several connections at
-// once, though no more than sixteen.
+// once, though at no more than sixteen.
 func TestTheReconcilerLooksOnceAtATimePerConnection(t *testing.T) {
-	const most = 16
-	f := newFixture(t, brisk)
-	var names []string
-	for i := range most + 4 {
-		names = append(names, fmt.Sprintf("c%d", i))
-	}
-	f.accountsAtVendor(names...)
-	var ids []dedupe.ActionID
-	for _, name := range names {
-		ids = append(ids, f.lost(name, 2)...)
-	}
-	c := newCrowd()
-	f.vendor.answer = c.answer
-	f.advance(settle + time.Second)
-	var passes atomic.Int64
-	f.reconcilesFor(oneScope{read: &passes})
-	for range most {
-		receive(t, c.came)
-	}
-	since := passes.Load()
-	f.eventually("more passes found no room", func() bool { return passes.Load() > since+5 })
-	for range ids {
-		c.gate <- struct{}{}
-	}
-	f.eventually("all are settled", func() bool { return f.allSettled(ids) })
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	require.Equal(t, most, c.peak)
-	require.Len(t, c.most, len(names))
-	for url, n := range c.most {
-		require.Equal(t, 1, n, url)
+	for connected, atOnce := range map[int]int{2: 2, 20: 16} {
+		t.Run(fmt.Sprint(connected), func(t *testing.T) {
+			f := newFixture(t, brisk)
+			var names []string
+			for i := range connected {
+				names = append(names, fmt.Sprintf("c%d", i))
+			}
+			f.accountsAtVendor(names...)
+			var ids []dedupe.ActionID
+			for _, name := range names {
+				ids = append(ids, f.lost(name, 3)...)
+			}
+			c := newCrowd()
+			f.vendor.answer = c.answer
+			f.advance(settle + time.Second)
+			var passes atomic.Int64
+			f.reconcilesFor(oneScope{read: &passes})
+			t.Cleanup(func() { close(c.gate) }) // should the test fail, nothing waits
+			for range atOnce {
+				receive(t, c.came)
+			}
+			since := passes.Load()
+			f.eventually("more passes found no room", func() bool { return passes.Load() > since+5 })
+			for range ids {
+				c.gate <- struct{}{}
+			}
+			f.eventually("all are settled", func() bool { return f.allSettled(ids) })
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			require.Equal(t, atOnce, c.peak)
+			require.Len(t, c.most, connected)
+			for url, n := range c.most {
+				require.Equal(t, 1, n, url)
+			}
+		})
 	}
 }
