@@ -3,6 +3,7 @@ package actions
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
@@ -232,9 +233,47 @@ func busyHint(c dedupe.Claimed) time.Duration {
 // only, and leaves no rows.
 const pollEvery = 100 * time.Millisecond
 
+// mostWaiting is how many duplicates of one tenant wait at the same time. Each
+// asks the store several times a second, beside the tenant's turns; those beyond
+// are told at once that the write is running, as without Prefer.
+const mostWaiting = 32
+
+// waiting counts the duplicates that wait, by tenant.
+type waiting struct {
+	mu sync.Mutex
+	of map[ledger.Scope]int
+}
+
+// enter takes a place, if there is one; leave gives it back.
+func (w *waiting) enter(scope ledger.Scope) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.of[scope] >= mostWaiting {
+		return false
+	}
+	if w.of == nil {
+		w.of = map[ledger.Scope]int{}
+	}
+	w.of[scope]++
+	return true
+}
+
+func (w *waiting) leave(scope ledger.Scope) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.of[scope]--; w.of[scope] == 0 {
+		delete(w.of, scope)
+	}
+}
+
 // awaitSettled waits until an action is no longer in flight. False if the time
-// is up, the caller is gone or the store does not answer.
+// is up, the caller is gone, the store does not answer, or too many of the tenant
+// wait already.
 func (s *Service) awaitSettled(ctx context.Context, scope ledger.Scope, id dedupe.ActionID, until time.Time) bool {
+	if !s.waiting.enter(scope) {
+		return false
+	}
+	defer s.waiting.leave(scope)
 	limits.TurnOf(ctx).Leave()
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()

@@ -127,6 +127,7 @@ type Service struct {
 	breakers *breakers
 	budgets  *budgets
 	doubts   doubts
+	waiting  waiting
 
 	// Calls to vendors outlive their callers: they run on base, which ends when
 	// the drain's patience does.

@@ -75,6 +75,24 @@ func TestADuplicateWhoseTimeIsUpIsToldItRuns(t *testing.T) {
 	require.NoError(t, receive(t, first).err)
 }
 
+// A tenant's flood of duplicates that want to wait must not become a flood of
+// questions to the store.
+func TestTooManyDuplicatesDoNotWait(t *testing.T) {
+	f, first, release := running(t)
+	var others []<-chan answer
+	for range 32 {
+		others = append(others, f.waits(t.Context(), time.Minute))
+	}
+	got := receive(t, f.start(t.Context(), f.request(`{}`, withWait(time.Minute))))
+	f.failed(actions.InFlight, got.reply, got.err)
+	release(answered(201, "application/json", `{"id":1}`))
+	require.NoError(t, receive(t, first).err)
+	for _, other := range others {
+		require.NoError(t, receive(t, other).err)
+	}
+	require.Equal(t, 1, f.vendor.calls())
+}
+
 func TestADuplicateThatHangsUpStopsWaiting(t *testing.T) {
 	f, first, release := running(t)
 	ctx, hangUp := context.WithCancel(t.Context())
