@@ -98,6 +98,11 @@ torture: redis-server ## Break everything around real gateways under load, and c
 controls: redis-server ## Take one protection out at a time and see that the tests or the rig notice
 	go test -tags=controls ./internal/torturetest -run '^TestControls$$' -count=1 -v -timeout 40m
 
+.PHONY: syscalls
+syscalls: ## See by strace that a claim is synced before anything goes to the vendor
+	@scripts/need.sh strace strace
+	go test -tags=syscalls ./cmd/gateway -run='^TestNothingLeavesBeforeItIsSynced$$' -count=1 -v
+
 .PHONY: cover
 cover: redis-server promtool clients $(STRIPE_MOCK) $(VERSITYGW) ## Run every test and print the coverage of each function
 	go test $(TESTFLAGS) -coverpkg=./... -coverprofile=.bin/cover.out ./...
@@ -118,7 +123,7 @@ lint: lint-go lint-mod lint-openapi ## Run every linter
 lint-go: $(GOLANGCI) ## gofmt, go vet, golangci-lint
 	@unformatted=$$(gofmt -l cmd examples internal) && \
 	if [ -n "$$unformatted" ]; then echo "run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
-	go vet -tags=shapes,examples,image,mcpclients,controls ./...
+	go vet -tags=shapes,examples,image,mcpclients,controls,syscalls ./...
 	$(GOLANGCI) run ./...
 
 .PHONY: lint-mod

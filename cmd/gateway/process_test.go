@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -37,11 +38,18 @@ type process struct {
 // spawn starts `gateway serve` and waits until it listens.
 func spawn(t testing.TB, cfg Config, flags ...string) *process {
 	t.Helper()
-	args := append([]string{
+	return spawnUnder(t, nil, cfg, flags...)
+}
+
+// spawnUnder is spawn under a command that runs another and becomes it.
+func spawnUnder(t testing.TB, wrapper []string, cfg Config, flags ...string) *process {
+	t.Helper()
+	args := slices.Concat(wrapper, []string{
+		os.Args[0],
 		"serve", "--listen=" + cfg.Listen, "--admin-listen=" + cfg.AdminListen, "--store=" + cfg.Store,
 		"--connectors-dir=" + cfg.ConnectorsDir, "--egress-allow=127.0.0.0/8", "--drain-timeout=5s",
-	}, flags...)
-	cmd := exec.Command(os.Args[0], args...)
+	}, flags)
+	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Env = append(os.Environ(), childEnv+"=1", "GATEWAY_ADMIN_KEY="+testAdminKey, "GATEWAY_SECRET_KEY="+testSecretKey)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, err := cmd.StderrPipe()
