@@ -48,9 +48,10 @@ type Config struct {
 	MaxResult    int64 // bytes of a result that is kept
 	DrainTimeout time.Duration
 
-	AuditArchive     string        // folder:PATH; "" on the embedded store: a folder in it
-	AuditSealAfter   time.Duration // how long a row may wait to be sealed
-	AuditMaxUnsealed int64         // rows; new writes stop beyond them
+	UncheckedConnectors []string      // by name
+	AuditArchive        string        // folder:PATH; "" on the embedded store: a folder in it
+	AuditSealAfter      time.Duration // how long a row may wait to be sealed
+	AuditMaxUnsealed    int64         // rows; new writes stop beyond them
 
 	TLSCert, TLSKey string // files in PEM; none: the API is served in clear
 
@@ -110,6 +111,7 @@ func settings() []setting {
 		{"secret-key", "32 bytes in base64, several separated by commas: the first seals, all open", secretKey},
 		{"connectors-dir", "folder of extra connectors", folder},
 		{"egress-allow", "networks (CIDR) vendors may live in although private or loopback, separated by commas", prefixes},
+		{"unchecked-connectors", "names of connectors whose held writes are not checked automatically, separated by commas", names(func(c *Config) *[]string { return &c.UncheckedConnectors })},
 		{"replay-window", "how long answers are replayed, unless an action says otherwise", duration(func(c *Config) *time.Duration { return &c.ReplayWindow }, time.Minute, 720*time.Hour)},
 		{"lease", "how long a claim stands without a renewal", duration(func(c *Config) *time.Duration { return &c.Lease }, time.Second, 10*time.Minute)},
 		{"max-body", "largest request", size(func(c *Config) *int64 { return &c.MaxBody })},
@@ -254,6 +256,21 @@ func adminKeys(c *Config, v string) error {
 	}
 	c.AdminKeys = keys
 	return nil
+}
+
+func names(field func(*Config) *[]string) func(*Config, string) error {
+	return func(c *Config, v string) error {
+		var list []string
+		for name := range strings.SplitSeq(v, ",") {
+			name = strings.TrimSpace(name)
+			if name == "" || strings.ContainsAny(name, "@ ") {
+				return errors.New("must be names without versions, separated by commas")
+			}
+			list = append(list, name)
+		}
+		*field(c) = list
+		return nil
+	}
 }
 
 func secretKey(c *Config, v string) error {

@@ -51,7 +51,7 @@ func TestEveryFlagReachesItsSetting(t *testing.T) {
 		"max-body": "3MiB", "max-result": "5KiB", "drain-timeout": "7s",
 		"tenant-requests-per-second": "11", "tenant-writes-per-second": "0", "tenant-concurrent-calls": "13", "tenant-new-identities": "14",
 		"tls-cert": certFile, "tls-key": keyFile, "address-requests-per-second": "15", "trusted-proxies": "10.1.0.0/16,fd00::/8",
-		"tenant-requests-at-once": "16", "audit-archive": "folder:" + dir, "audit-seal-after": "17s", "audit-max-unsealed": "18",
+		"tenant-requests-at-once": "16", "unchecked-connectors": "stripe, github", "audit-archive": "folder:" + dir, "audit-seal-after": "17s", "audit-max-unsealed": "18",
 	}
 	var args []string
 	for _, s := range settings() {
@@ -82,6 +82,7 @@ func TestEveryFlagReachesItsSetting(t *testing.T) {
 	require.Equal(t, limits.Policy{RequestsPerSecond: 11, ConcurrentCalls: 13, NewWrites: 14}, c.Limits)
 	require.EqualValues(t, 15, c.AddressRequests)
 	require.EqualValues(t, 16, c.RequestsAtOnce)
+	require.Equal(t, []string{"stripe", "github"}, c.UncheckedConnectors)
 	require.Equal(t, "folder:"+dir, c.AuditArchive)
 	require.Equal(t, 17*time.Second, c.AuditSealAfter)
 	require.EqualValues(t, 18, c.AuditMaxUnsealed)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -203,10 +205,14 @@ func (r *Reconciler) one(ctx context.Context, ref tenants.Ref, rec *dedupe.Recor
 	}
 }
 
-// putOff says how long a check has to wait; 0: not at all. On a paused
-// connection the gateway does nothing by itself, not even look.
+// putOff says how long a check has to wait; 0: not at all. For a connector that
+// the operator named, and on a paused connection, the gateway does nothing by
+// itself, not even look.
 func (r *Reconciler) putOff(ctx context.Context, scope ledger.Scope, rec *dedupe.Record) time.Duration {
 	paused := pausedFor * r.s.reconcile.First
+	if name, _, _ := strings.Cut(rec.Connector, "@"); slices.Contains(r.s.unchecked, name) {
+		return paused
+	}
 	conn, err := r.s.accounts.Get(ctx, scope, rec.Connection)
 	switch {
 	case errors.Is(err, connections.ErrNotFound):

@@ -118,6 +118,18 @@ func TestAPauseIsOfOneConnection(t *testing.T) {
 	require.Equal(t, 4+4, f.vendor.calls())
 }
 
+// A connector whose vendor is in trouble can be left alone, on every connection.
+func TestAPauseOfAConnector(t *testing.T) {
+	f := newFixture(t, brisk, func(_ *fixture, _ *dedupe.Config, c *actions.Config) { c.UncheckedConnectors = []string{"fake"} })
+	f.accountsAtVendor("one", "two")
+	held := append(f.lost("one", 1), f.lost("two", 1)...)
+	f.advance(settle + time.Second)
+	due := f.claims.Now()
+	f.reconciles()
+	f.eventually("both are put off", func() bool { return f.get(held[0]).NextCheck.After(due) && f.get(held[1]).NextCheck.After(due) })
+	require.Equal(t, 2, f.vendor.calls(), "nobody looked")
+}
+
 // crowd counts the look-ups under way, by the address they go to.
 type crowd struct {
 	gate chan struct{} // each is answered for one that is taken out of here

@@ -92,6 +92,9 @@ type Config struct {
 	BreakerRest time.Duration
 
 	Reconcile Reconcile // zero: DefaultReconcile
+	// UncheckedConnectors are names of connectors whose held writes the gateway
+	// does not check by itself; a person's checks go on.
+	UncheckedConnectors []string
 
 	Metrics *Metrics
 	Logger  *slog.Logger
@@ -119,6 +122,7 @@ type Service struct {
 	window    time.Duration
 	maxResult int64
 	reconcile Reconcile
+	unchecked []string
 
 	metrics  *Metrics
 	log      *slog.Logger
@@ -169,7 +173,7 @@ func New(c Config) (*Service, error) {
 	return &Service{
 		claims: c.Claims, keys: c.Keys, accounts: c.Accounts, catalog: c.Catalog, sealer: c.Sealer,
 		sender: c.Sender, journal: c.Journal, limits: c.Limits, tokens: c.Tokens, ready: c.Ready,
-		window: c.Window, maxResult: c.MaxResult, reconcile: c.Reconcile,
+		window: c.Window, maxResult: c.MaxResult, reconcile: c.Reconcile, unchecked: c.UncheckedConnectors,
 		metrics: c.Metrics, log: c.Logger, tracer: c.Tracer.Tracer("holdfast.dev/gateway/internal/actions"),
 		boot: c.Boot, breakers: brk, budgets: newBudgets(c.Boot),
 		base: base, stop: stop,
