@@ -25,6 +25,9 @@ func auditCommand() *cobra.Command {
 // errNotWhole says that a log is not as it was written; the output says where.
 var errNotWhole = errors.New("the log is not whole")
 
+// errOtherTenant says that a log is whole, and not the one that was asked about.
+var errOtherTenant = errors.New("the log is not of the tenant that --tenant names")
+
 func auditVerifyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "verify FILE|-", Short: "Say whether an exported audit log is whole, or what was done to it and where",
@@ -41,6 +44,7 @@ aside before. Without a checkpoint nobody can say whether the end was cut off.`,
 	}
 	keys := cmd.Flags().StringArray("key", nil, "public key that may have signed it, in base64; may be given several times (gateway audit keys)")
 	later := cmd.Flags().String("checkpoint", "", "a checkpoint of the same log, put aside when it was at least as long: a file, or the JSON itself")
+	tenant := cmd.Flags().String("tenant", "", "the tenant whose log it must be; without it any tenant's log that is whole passes")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		trusted, err := parseKeys(*keys)
 		if err != nil {
@@ -59,7 +63,7 @@ aside before. Without a checkpoint nobody can say whether the end was cut off.`,
 			defer func() { _ = f.Close() }()
 			in = f
 		}
-		return verifyLog(in, trusted, mark, cmd.OutOrStdout())
+		return verifyLog(in, trusted, mark, *tenant, cmd.OutOrStdout())
 	}
 	return cmd
 }
@@ -104,7 +108,7 @@ func parseLater(where string) (*archive.Checkpoint, error) {
 	return &c, nil
 }
 
-func verifyLog(in io.Reader, keys archive.Keys, later *archive.Checkpoint, out io.Writer) error {
+func verifyLog(in io.Reader, keys archive.Keys, later *archive.Checkpoint, tenant string, out io.Writer) error {
 	r, err := archive.Verify(in, keys, later)
 	if err != nil {
 		return err
@@ -143,10 +147,14 @@ func verifyLog(in io.Reader, keys archive.Keys, later *archive.Checkpoint, out i
 	if _, err := io.WriteString(out, b.String()); err != nil {
 		return err
 	}
-	if !r.Whole() {
+	switch {
+	case !r.Whole():
 		return errNotWhole
+	case tenant != "" && r.Tenant != tenant:
+		return errOtherTenant
+	default:
+		return nil
 	}
-	return nil
 }
 
 func tenantName(id string) string {
