@@ -43,8 +43,9 @@ func printable(b byte) bool { return 0x20 <= b && b <= 0x7e }
 // (`"a";x=1`) and lists (`"a", "b"`, as a proxy joins a repeated header) are
 // refused. Every other value is bare, the key itself, byte for byte: a;x=1 and
 // a"b are keys, and so is a, b; but not a, a: that is a header which was sent
-// twice and joined by somebody on the way (RFC 9110 section 5.3). A key that begins with a double quote is
-// therefore sent quoted and escaped, or as the member idempotency_key.
+// twice and joined by somebody on the way (RFC 9110 section 5.3). A key that begins
+// with a double quote, or looks so joined, is therefore sent quoted and escaped, or
+// as the member idempotency_key.
 //
 // Blanks and tabs around the value are no part of it (RFC 9110 section 5.5).
 func ParseKeyHeader(values []string) (string, error) {

@@ -138,7 +138,7 @@ func TestParseKeyHeaderRefuses(t *testing.T) {
 // FuzzParseKeyHeader: what is accepted is a sound key, and the quoted form of a
 // sound key is read back as that key.
 func FuzzParseKeyHeader(f *testing.F) {
-	for _, s := range []string{"abc", `"abc"`, `"a\"b\\"`, `"a";x=1`, `"`, ` "a" `, "é", `a"b`, ""} {
+	for _, s := range []string{"abc", `"abc"`, `"a\"b\\"`, `"a";x=1`, `"`, ` "a" `, "é", `a"b`, "-,-", "a, b", ""} {
 		f.Add(s)
 	}
 	escapes := strings.NewReplacer(`\`, `\\`, `"`, `\"`)
@@ -159,6 +159,9 @@ func FuzzParseKeyHeader(f *testing.F) {
 		if s[0] == '"' {
 			require.True(t, err != nil || got != s, "a leading quote is never part of a bare key")
 			return
+		}
+		if first, rest, _ := strings.Cut(s, ","); rest != "" && strings.HasPrefix(strings.TrimLeft(rest, " \t"), strings.Trim(first, " \t")) && err != nil {
+			return // one key that was sent twice and joined
 		}
 		require.NoError(t, err)
 		require.Equal(t, s, got)
