@@ -71,9 +71,6 @@ type model struct {
 	bound map[identity.Identity]*life
 }
 
-// Repeat is rapid's, on this model.
-func (m *model) Repeat(actions map[string]func(*rapid.T)) { m.T.Repeat(actions) }
-
 // now is the store's clock: the model never waits to within seconds of an end.
 func (m *model) now() time.Time {
 	snap, err := m.f.Store.Read(m.f.Context(), m.f.scope)
