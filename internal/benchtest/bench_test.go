@@ -1,0 +1,47 @@
+package benchtest_test
+
+import (
+	"flag"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"holdfast.dev/gateway/internal/benchtest"
+)
+
+var (
+	rounds = flag.Int("rounds", 1, "rounds of each contestant; fewer than 3 are a smoke test")
+	length = flag.Duration("time", 50*time.Millisecond, "how long a round is measured")
+	which  = flag.String("which", "", "regular expression: only contests whose names match")
+)
+
+// TestBench prints the table of docs/performance.md. `make bench` measures; as a
+// test it only sees that every contest can be held.
+func TestBench(t *testing.T) {
+	wanted, err := regexp.Compile(*which)
+	require.NoError(t, err)
+	b := &benchtest.Bench{Rounds: *rounds, Time: *length, Short: *rounds < 3, Dir: t.TempDir(), Program: build(t)}
+	report := &benchtest.Report{Rounds: b.Rounds, Notes: benchtest.Notes()}
+	report.Machine, err = benchtest.ReadMachine(b.Dir)
+	require.NoError(t, err)
+	began := time.Now()
+	for _, e := range benchtest.Contests() {
+		if wanted.MatchString(e.Name) {
+			b.Run(t, e.Open(t, b), report)
+		}
+	}
+	t.Logf("took %s\n%s", time.Since(began).Round(time.Second), report.Markdown())
+}
+
+// build makes the gateway as it ships.
+func build(t *testing.T) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "gateway")
+	out, err := exec.Command("go", "build", "-o", program, "holdfast.dev/gateway/cmd/gateway").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	return program
+}

@@ -1,0 +1,86 @@
+package benchtest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"holdfast.dev/gateway/internal/identity"
+)
+
+// identityContests hold what makes two requests one (guard, canonical form, hash)
+// against reading the same bytes once. They run in this process: no other is
+// part of it.
+func identityContests() []Entry {
+	var all []Entry
+	for _, size := range []int{300, 3_000, 30_000} {
+		name := fmt.Sprintf("identity of %d B", size)
+		all = append(all, Entry{Name: name, Open: func(_ testing.TB, b *Bench) Contest {
+			in := identity.Input{TenantID: "t_9f2c", ConnectionID: "c_81e7", Action: "create_invoice", Body: Invoice(size)}
+			derive := func() error {
+				_, err := identity.Derive(in)
+				return err
+			}
+			valid := func() error {
+				if !json.Valid(in.Body) {
+					return errors.New("not valid")
+				}
+				return nil
+			}
+			return Contest{
+				Name: name,
+				Contestants: []Contestant{
+					{Name: "derive", Round: b.repeated(derive)},
+					{Name: "json.Valid", Round: b.repeated(valid)},
+				},
+				Figures: []Figure{
+					{Name: fmt.Sprintf("identity of a body of %d B ÷ `json.Valid`, medians", size), Unit: "ns", Goal: AtMost(1.5), Of: Ratio("derive", "json.Valid", "median_ns")},
+					{Name: "– the fastest of each", Unit: "ns", Goal: AtMost(1.5), Of: Ratio("derive", "json.Valid", "min_ns")},
+					{Name: "– allocations", Goal: Goal{Zero: true}, Of: Value("derive", "allocations")},
+				},
+			}
+		}})
+	}
+	return all
+}
+
+// repeated measures a function in batches of about a hundredth of a round.
+func (b *Bench) repeated(f func() error) func(context.Context) (Sample, error) {
+	return func(ctx context.Context) (Sample, error) {
+		if err := f(); err != nil {
+			return nil, err
+		}
+		batch := 1
+		for took := time.Duration(0); took < b.Time/100; batch *= 2 {
+			took = clocked(f, batch)
+		}
+		var times []float64
+		for began := time.Now(); (time.Since(began) < b.Time || len(times) < 3) && ctx.Err() == nil; {
+			times = append(times, float64(clocked(f, batch).Nanoseconds())/float64(batch))
+		}
+		return Sample{
+			"median_ns": Median(times), "min_ns": slices.Min(times),
+			"allocations": testing.AllocsPerRun(100, func() { _ = f() }),
+		}, nil
+	}
+}
+
+func clocked(f func() error, times int) time.Duration {
+	began := time.Now()
+	for range times {
+		_ = f() // seen to work before
+	}
+	return time.Since(began)
+}
+
+// Invoice is a body like those that agents send, of about size bytes.
+func Invoice(size int) []byte {
+	line := `{"sku":"SKU-00017","description":"Consulting — day 17","quantity":8,"unit_price":117.25},`
+	lines := strings.TrimSuffix(strings.Repeat(line, max(1, (size-110)/len(line))), ",")
+	return []byte(`{"customer":"cus_N9f2c81e7","currency":"eur","days_until_due":30,"auto_advance":false,"lines":[` + lines + `]}`)
+}
