@@ -13,12 +13,13 @@ type Entry struct {
 	Open func(t testing.TB, b *Bench) Contest
 }
 
-// Contests are all contests, in the order of the report.
-func Contests() []Entry {
-	return slices.Concat(identityContests())
+// Contests are all contests, in the order of the report. The short ones are few and
+// small, and see only that everything works.
+func Contests(short bool) []Entry {
+	return slices.Concat(httpContests(short), identityContests(short))
 }
 
 // Notes say how the figures came to be.
 func Notes() []string {
-	return nil
+	return httpNotes()
 }

@@ -16,9 +16,13 @@ import (
 // identityContests hold what makes two requests one (guard, canonical form, hash)
 // against reading the same bytes once. They run in this process: no other is
 // part of it.
-func identityContests() []Entry {
+func identityContests(short bool) []Entry {
+	sizes := []int{300, 3_000, 30_000}
+	if short {
+		sizes = sizes[:1]
+	}
 	var all []Entry
-	for _, size := range []int{300, 3_000, 30_000} {
+	for _, size := range sizes {
 		name := fmt.Sprintf("identity of %d B", size)
 		all = append(all, Entry{Name: name, Open: func(_ testing.TB, b *Bench) Contest {
 			in := identity.Input{TenantID: "t_9f2c", ConnectionID: "c_81e7", Action: "create_invoice", Body: Invoice(size)}

@@ -59,11 +59,9 @@ func (r row) print(out *strings.Builder) {
 			met = "yes"
 		}
 	}
-	of := ""
+	of := r.Unit
 	if Median(r.bases) != 0 {
 		of = fmt.Sprintf("%s ÷ %s %s", number(Median(r.ours)), number(Median(r.bases)), r.Unit)
-	} else {
-		of = r.Unit
 	}
 	fmt.Fprintf(out, "| %s | %s | %s | %s to %s | %s | %s |\n", r.Name, r.Goal, number(value),
 		number(slices.Min(r.values)), number(slices.Max(r.values)), strings.TrimSpace(of), met)
