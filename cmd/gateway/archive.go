@@ -152,7 +152,7 @@ func (a *App) openSealer(ring *seal.Ring, registerer prometheus.Registerer) (err
 		return err
 	}
 	if a.sealing.sealer, err = archive.NewSealer(archive.Config{
-		Store: a.unwatched, Storage: a.archive, Signer: ring, Backlog: a.sealing.backlog, Scopes: a.directory,
+		Store: ofKnownFormat{Store: a.unwatched, doubt: a.losses.doubt}, Storage: a.archive, Signer: ring, Backlog: a.sealing.backlog, Scopes: a.directory,
 		Retention: a.directory.AuditRetention, Hot: auditHot(a.cfg),
 		Derivation: usageFold{}, Terms: termsOf, Metrics: registerer, Logger: a.log,
 	}); err != nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"holdfast.dev/gateway/internal/actions"
+	"holdfast.dev/gateway/internal/bootclock"
 	"holdfast.dev/gateway/internal/ledger"
 	"holdfast.dev/gateway/internal/tenants"
 )
@@ -19,28 +20,48 @@ type readiness struct {
 	ask     func(context.Context) error
 	timeout time.Duration
 	log     *slog.Logger
+	boot    func() time.Duration // a clock that goes on while this process is stopped
 	state   atomic.Pointer[error]
+	asked   atomic.Int64 // when the answer was asked for, on that clock
 }
 
 // askEvery bounds how long a store that became unsafe is claimed in.
 const askEvery = time.Second
 
-var errNotAsked = errors.New("the store has not been asked yet")
+// maxLate is how late an answer may be, on top of the time it may take, before
+// the last one counts no more: a process that was stopped or starved does not
+// claim by what it knew before.
+const maxLate = 5 * time.Second
+
+var (
+	errNotAsked = errors.New("the store has not been asked yet")
+	errStale    = fmt.Errorf("%w: the store has not been asked for too long", ledger.ErrNotReady)
+)
 
 func newReadiness(ask func(context.Context) error, timeout time.Duration, log *slog.Logger) *readiness {
-	r := &readiness{ask: ask, timeout: timeout, log: log}
+	r := &readiness{ask: ask, timeout: timeout, log: log, boot: bootclock.Now}
 	r.state.Store(&errNotAsked)
 	return r
 }
 
 // last is the latest answer.
-func (r *readiness) last() error { return *r.state.Load() }
+func (r *readiness) last() error {
+	if err := *r.state.Load(); err != nil {
+		return err
+	}
+	if r.boot()-time.Duration(r.asked.Load()) > r.timeout+maxLate {
+		return errStale
+	}
+	return nil
+}
 
 // now asks.
 func (r *readiness) now(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
+	began := r.boot()
 	err := r.ask(ctx)
+	r.asked.Store(int64(began))
 	before := r.state.Swap(&err)
 	switch was := *before; {
 	case err != nil && was == nil, err != nil && errors.Is(was, errNotAsked):
@@ -97,4 +118,39 @@ func (t trusted) Refs(ctx context.Context, each func(tenants.Ref) error) error {
 		return err
 	}
 	return t.tenants.Refs(ctx, each)
+}
+
+// ofKnownFormat is the store as a job of its own sees it that asks nobody whether
+// the store is ready: one that a newer release has marked as its own is left alone.
+type ofKnownFormat struct {
+	ledger.Store
+	doubt func() error
+}
+
+func (k ofKnownFormat) known() error {
+	if err := k.doubt(); errors.Is(err, ledger.ErrFormat) {
+		return err
+	}
+	return nil
+}
+
+func (k ofKnownFormat) Apply(ctx context.Context, scope ledger.Scope, step ledger.Step) (ledger.Result, error) {
+	if err := k.known(); err != nil {
+		return ledger.Result{}, err
+	}
+	return k.Store.Apply(ctx, scope, step)
+}
+
+func (k ofKnownFormat) Read(ctx context.Context, scope ledger.Scope, fetch ...ledger.Fetch) (ledger.Snapshot, error) {
+	if err := k.known(); err != nil {
+		return ledger.Snapshot{}, err
+	}
+	return k.Store.Read(ctx, scope, fetch...)
+}
+
+func (k ofKnownFormat) TrimRows(ctx context.Context, scope ledger.Scope, upTo string) error {
+	if err := k.known(); err != nil {
+		return err
+	}
+	return k.Store.TrimRows(ctx, scope, upTo)
 }

@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -28,3 +30,34 @@ func TestNothingIsSweptInDoubt(t *testing.T) {
 	require.ErrorIs(t, list.Refs(t.Context(), count), ledger.ErrNotReady)
 	require.Equal(t, 1, swept)
 }
+
+// A process that was stopped does not claim by what it knew of the store before.
+func TestAnOldAnswerCountsNoMore(t *testing.T) {
+	clock := time.Hour
+	r := newReadiness(func(context.Context) error { return nil }, time.Second, slog.New(slog.DiscardHandler))
+	r.boot = func() time.Duration { return clock }
+	require.ErrorIs(t, r.last(), errNotAsked)
+	require.NoError(t, r.now(t.Context()))
+	clock += time.Second + maxLate
+	require.NoError(t, r.last())
+	clock++
+	require.ErrorIs(t, r.last(), ledger.ErrNotReady)
+	require.NoError(t, r.now(t.Context()))
+	require.NoError(t, r.last())
+}
+
+// The job that seals the audit leaves a store alone whose layout it may misread.
+func TestAStoreOfANewerFormatIsNotSealed(t *testing.T) {
+	var doubt error
+	store := ofKnownFormat{Store: untouchable{}, doubt: func() error { return doubt }}
+	require.Panics(t, func() { _, _ = store.Read(t.Context(), ledger.Platform) }, "it is asked")
+	doubt = ledger.NewerFormat(2, 1)
+	_, err := store.Read(t.Context(), ledger.Platform)
+	require.ErrorIs(t, err, ledger.ErrFormat)
+	_, err = store.Apply(t.Context(), ledger.Platform, ledger.Step{})
+	require.ErrorIs(t, err, ledger.ErrFormat)
+	require.ErrorIs(t, store.TrimRows(t.Context(), ledger.Platform, ""), ledger.ErrFormat)
+}
+
+// untouchable is a store on which every call panics.
+type untouchable struct{ ledger.Store }

@@ -77,7 +77,7 @@ func layers() []layer {
 		{pkg: "examples/go"},            // a client, which knows only what is public
 		{pkg: "mcp", may: "strictjson"}, // beside api, which it speaks to as a client does
 		{pkg: "cmd/gateway", may: leaves + records + rules +
-			"actions limits usage archive archive/bucket trail oauth api mcp catalog connectors/manifest connectors/builtin connectors/workbench pebblestore redisstore telemetry sandbox doctor"},
+			"actions limits usage archive archive/bucket trail oauth api mcp catalog connectors/manifest connectors/builtin connectors/workbench pebblestore redisstore telemetry sandbox doctor bootclock"},
 	}
 }
 

@@ -174,8 +174,7 @@ func (s *Store) prepare() (int64, error) {
 		return 0, fmt.Errorf("read format: %w", ledger.ErrCorrupt)
 	}
 	if v := binary.BigEndian.Uint32(format); v > formatVersion {
-		return 0, fmt.Errorf("%w: written by a newer release (format %d; this one reads up to %d)",
-			ErrFormat, v, formatVersion)
+		return 0, ledger.NewerFormat(v, formatVersion)
 	}
 	mark, ok, err := s.getRaw(keyHighWater)
 	if err != nil || !ok {
@@ -199,7 +198,7 @@ func (s *Store) create() error {
 		return err
 	}
 	if used {
-		return fmt.Errorf("%w: the folder holds another program's data", ErrFormat)
+		return fmt.Errorf("%w: the folder holds another program's data", ledger.ErrFormat)
 	}
 	return s.writeSync(keyFormat, binary.BigEndian.AppendUint32(nil, formatVersion))
 }

@@ -109,7 +109,7 @@ func TestANewerFormatIsRefused(t *testing.T) {
 	require.NoError(t, s.Close())
 
 	_, err := pebblestore.Open("store", pebblestore.Options{FS: mem})
-	require.ErrorIs(t, err, pebblestore.ErrFormat)
+	require.ErrorIs(t, err, ledger.ErrFormat)
 	require.ErrorContains(t, err, "written by a newer release (format 2; this one reads up to 1)")
 }
 
@@ -121,7 +121,7 @@ func TestAnotherProgramsDataIsRefused(t *testing.T) {
 	require.NoError(t, db.Close())
 
 	_, err = pebblestore.Open("store", pebblestore.Options{FS: mem})
-	require.ErrorIs(t, err, pebblestore.ErrFormat)
+	require.ErrorIs(t, err, ledger.ErrFormat)
 }
 
 func TestDamagedBookkeepingIsRefused(t *testing.T) {

@@ -72,14 +72,8 @@ type Options struct {
 	FS vfs.FS
 }
 
-// Errors of Open. Both wrap or carry the folder's name, never what is in it.
-var (
-	// ErrInUse means that another process has the folder open.
-	ErrInUse = errors.New("in use by another gateway process")
-	// ErrFormat means that the folder was not written by this release or an
-	// earlier one.
-	ErrFormat = errors.New("unknown store format")
-)
+// ErrInUse means that another process has the folder open.
+var ErrInUse = errors.New("in use by another gateway process")
 
 // Store is an open folder. It is safe for concurrent use.
 type Store struct {
@@ -110,7 +104,7 @@ var _ ledger.Store = (*Store)(nil)
 // Open opens the store in a folder, making it if it does not exist. The folder
 // is made for the owner alone (mode 0700), and so is every file in it (0600).
 // It fails at once with [ErrInUse] if another process has the folder open, and
-// with [ErrFormat] if a newer release has written to it.
+// with [ledger.ErrFormat] if a newer release has written to it.
 func Open(dir string, opts Options) (*Store, error) {
 	expire, scrub := time.NewTicker(expireEvery), time.NewTicker(scrubEvery)
 	s, err := open(dir, opts, expire.C)

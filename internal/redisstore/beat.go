@@ -55,9 +55,16 @@ func newBeats() *beats { return &beats{name: rand.Text(), known: map[ledger.Scop
 // master and notes in the store what it finds lost, after which [Store.Ready]
 // refuses, here and in every other process, until an operator accepts it. An
 // error means that this could not be done just now.
+//
+// It also marks a store of an earlier format, or of none, as of this release's:
+// only a gateway that serves makes beats. In one of a later format it does nothing
+// but say so.
 func (s *Store) Beat(ctx context.Context) error {
 	s.beats.mu.Lock()
 	defer s.beats.mu.Unlock()
+	if err := s.raiseFormat(ctx); err != nil {
+		return fmt.Errorf("beat: %w", err)
+	}
 	scopes, err := s.beatScopes(ctx)
 	if err != nil {
 		return fmt.Errorf("beat: %w", err)

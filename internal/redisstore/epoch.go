@@ -36,8 +36,11 @@ func (s *Store) writeEpoch(ctx context.Context) error {
 		Nonce:  ledger.NewNonce(),
 		At:     s.Now(),
 		Expect: []ledger.Expect{{Key: epochKey()}},
-		Put:    []ledger.Put{{Key: epochKey(), Data: []byte(rand.Text())}},
-		Fetch:  []ledger.Fetch{{Key: epochKey()}},
+		Put: []ledger.Put{
+			{Key: epochKey(), Data: []byte(rand.Text())},
+			{Key: formatKey(), Data: s.format.marker()},
+		},
+		Fetch: []ledger.Fetch{{Key: epochKey()}},
 	})
 	switch {
 	case err != nil:

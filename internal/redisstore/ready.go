@@ -13,9 +13,9 @@ import (
 )
 
 // Ready says whether a claim made now would be safe: every master answers, is
-// fit to keep what it is given, lets this user run what the
-// scripts run, and holds the data that [Init] began, with no loss noticed that
-// was not accepted ([Store.Beat]). It asks the servers each time.
+// fit to keep what it is given, lets this user run what the scripts run, and holds the data that [Init] began, in a format that this
+// release knows, with no loss noticed that was not accepted ([Store.Beat]). It
+// asks the servers each time.
 //
 // The acknowledgement decides what "keep" means. "none": Redis has it in memory;
 // a crash or a failover can lose a claim, and a lost claim can become a second
@@ -49,8 +49,11 @@ func (s *Store) readyWithin(ctx context.Context) error {
 
 // checkData says whether the data is what [Init] began, as far as is known.
 func (s *Store) checkData(ctx context.Context) error {
-	snap, err := s.Read(ctx, ledger.Platform, append(loss.Fetch(), ledger.Fetch{Key: epochKey()})...)
+	snap, err := s.Read(ctx, ledger.Platform, append(loss.Fetch(), ledger.Fetch{Key: epochKey()}, ledger.Fetch{Key: formatKey()})...)
 	if err != nil {
+		return err
+	}
+	if err := s.format.check(snap); err != nil {
 		return err
 	}
 	if _, ok := snap.Get(epochKey()); !ok {

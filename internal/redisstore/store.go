@@ -46,6 +46,7 @@ type Store struct {
 	shift   func() time.Duration
 	clock   *clock
 	scripts scripts
+	format  format
 
 	mu      sync.Mutex
 	closed  bool
@@ -58,9 +59,15 @@ type Store struct {
 var _ ledger.Store = (*Store)(nil)
 
 // Open returns a store over the Redis that the options name. It reports options
-// that cannot be meant; a Redis that does not answer is no error here, since it
+// that cannot be meant, and with [ledger.ErrFormat] a store that a newer release
+// has marked as its own; a Redis that does not answer is no error here, since it
 // may come later: [Store.Ready] tells.
 func Open(ctx context.Context, opts Options) (*Store, error) {
+	return open(ctx, opts, formatVersion)
+}
+
+// open is Open of a release that knows the formats up to one.
+func open(ctx context.Context, opts Options, known uint32) (*Store, error) {
 	target, err := opts.target()
 	if err != nil {
 		return nil, fmt.Errorf("open redis store: %w", err)
@@ -77,6 +84,7 @@ func Open(ctx context.Context, opts Options) (*Store, error) {
 		shift:   opts.shift(),
 		clock:   newClock(opts.shift()),
 		scripts: newScripts(),
+		format:  format{known: known},
 	}
 	s.beats = newBeats()
 	s.acks = newAcks(ack, s.scripts.ack, s.timeout)
@@ -86,7 +94,10 @@ func Open(ctx context.Context, opts Options) (*Store, error) {
 	}
 	// The first answer sets the clock, so that the first step is not refused
 	// for its time.
-	if _, err := s.Read(ctx, ledger.Platform); err != nil {
+	switch err := s.checkFormat(ctx); {
+	case errors.Is(err, ledger.ErrFormat):
+		return nil, fmt.Errorf("open redis store: %w", errors.Join(err, s.Close()))
+	case err != nil:
 		s.log.WarnContext(ctx, "redis does not answer yet", "error", err)
 	}
 	return s, nil
