@@ -34,6 +34,9 @@ type noise struct {
 	Base, Key string
 	// Replays makes every second request a repeat of one that was answered.
 	Replays bool
+	// Waits makes all callers ask for the same write and wait for its answer, which
+	// its vendor takes a while for, then for the next one.
+	Waits   bool
 	Callers int
 }
 
@@ -88,8 +91,12 @@ func makeNoise(in io.Reader, out io.Writer) {
 	if err != nil {
 		panic(err)
 	}
+	var slow atomic.Bool
 	go func() {
 		_ = http.Serve(vendor, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if slow.Load() {
+				time.Sleep(slowVendor)
+			}
 			w.Header().Set("Content-Type", "application/json")
 			_, _ = io.WriteString(w, `{"arrival":1}`)
 		}))
@@ -103,6 +110,7 @@ func makeNoise(in io.Reader, out io.Writer) {
 	if err := json.Unmarshal(lines.Bytes(), &what); err != nil {
 		panic(err)
 	}
+	slow.Store(what.Waits)
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: what.Callers}}
 	var serial atomic.Int64
 	for lines.Scan() { // "go"
@@ -114,8 +122,11 @@ func makeNoise(in io.Reader, out io.Writer) {
 			callers.Go(func() {
 				for n := 0; ctx.Err() == nil; n++ {
 					number := serial.Add(1)
-					if what.Replays && n%2 == 0 {
+					switch {
+					case what.Replays && n%2 == 0:
 						number = 0
+					case what.Waits:
+						number /= int64(what.Callers)
 					}
 					status := what.ask(ctx, client, number)
 					mu.Lock()
@@ -140,6 +151,9 @@ func (n noise) ask(ctx context.Context, client *http.Client, number int64) strin
 	}
 	req.Header.Set("Authorization", "Bearer "+n.Key)
 	req.Header.Set("Content-Type", "application/json")
+	if n.Waits {
+		req.Header.Set("Prefer", "wait=5")
+	}
 	resp, err := client.Do(req)
 	if err != nil {
 		return "cut"
@@ -150,19 +164,20 @@ func (n noise) ask(ctx context.Context, client *http.Client, number int64) strin
 }
 
 // BenchmarkNoisyNeighbour measures one tenant's paced writes by turns alone and
-// beside another that asks with 64 callers at once, each as fast as it is
-// answered, for far more than it may. It reports the 99th percentiles and their
+// beside another that asks with 64 callers at once (2,000 where they wait for one
+// answer), each as fast as it is answered, for far more than it may. It reports the 99th percentiles and their
 // quotient, which is to stay below 2. Gateway, noise and measurement are three
 // processes.
 func BenchmarkNoisyNeighbour(b *testing.B) {
 	for _, bm := range []struct {
-		name    string
-		limits  limits.Policy
-		replays bool
+		name   string
+		limits limits.Policy
+		noise  noise
 	}{
-		{name: "refused", limits: limits.Policy{RequestsPerSecond: 100, WritesPerSecond: 50, ConcurrentCalls: 8}},
-		{name: "refused-and-replayed", limits: limits.Policy{RequestsPerSecond: 100, WritesPerSecond: 50, ConcurrentCalls: 8}, replays: true},
-		{name: "default-limits", limits: defaultLimits(), replays: true},
+		{name: "refused", limits: limits.Policy{RequestsPerSecond: 100, WritesPerSecond: 50, ConcurrentCalls: 8}, noise: noise{Callers: 64}},
+		{name: "refused-and-replayed", limits: limits.Policy{RequestsPerSecond: 100, WritesPerSecond: 50, ConcurrentCalls: 8}, noise: noise{Callers: 64, Replays: true}},
+		{name: "default-limits", limits: defaultLimits(), noise: noise{Callers: 64, Replays: true}},
+		{name: "default-limits-waiting", limits: defaultLimits(), noise: noise{Callers: 2000, Waits: true}},
 	} {
 		b.Run(bm.name, func(b *testing.B) {
 			cfg := testConfig(b)
@@ -173,7 +188,9 @@ func BenchmarkNoisyNeighbour(b *testing.B) {
 			crowd := spawnNoise(b)
 			quiet.connect("c", "probe@1", vendor.URL())
 			other.connect("c", "probe@1", crowd.vendor)
-			told, err := json.Marshal(noise{Base: gateway.url(), Key: other.key, Replays: bm.replays, Callers: 64})
+			what := bm.noise
+			what.Base, what.Key = gateway.url(), other.key
+			told, err := json.Marshal(what)
 			require.NoError(b, err)
 			crowd.say(string(told))
 			writes := &pacedWrites{agent: quiet}
@@ -207,6 +224,8 @@ const (
 	paceEvery = time.Second / 50 // within the quiet tenant's own limits
 	turn      = 150              // writes measured at a stretch
 	warmUp    = 15
+
+	slowVendor = 300 * time.Millisecond // while many wait for its answer
 )
 
 // pacedWrites are those of the quiet tenant.

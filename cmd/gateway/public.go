@@ -17,9 +17,9 @@ func defaultLimits() limits.Policy {
 	return limits.Policy{RequestsPerSecond: 2000, WritesPerSecond: 500, ConcurrentCalls: 256, NewWrites: 5_000_000}
 }
 
-// defaultRequestsAtOnce leaves room on every processor for who else asks. A turn
-// is held while the gateway works, not while it waits.
-func defaultRequestsAtOnce() int64 { return int64(2 * runtime.GOMAXPROCS(0)) }
+// defaultRequestsAtOnce leaves every second processor to who else asks. A turn is
+// held while the gateway and the store work, not while a vendor does.
+func defaultRequestsAtOnce() int64 { return max(1, int64(runtime.GOMAXPROCS(0)/2)) }
 
 // defaultAddressRequests is how many requests per second an address may make
 // without a good key.
@@ -33,7 +33,7 @@ func publicSettings() []setting {
 	return []setting{
 		{"tenant-requests-per-second", "requests of a tenant, replays included, on each replica; 0: no limit", count(func(c *Config) *int64 { return &c.Limits.RequestsPerSecond }, mostPerSecond)},
 		{"tenant-writes-per-second", "new writes of a tenant on each replica; 0: no limit", count(func(c *Config) *int64 { return &c.Limits.WritesPerSecond }, mostPerSecond)},
-		{"tenant-requests-at-once", "requests of a tenant worked on at the same time on each replica, the others wait; 0: no limit", count(func(c *Config) *int64 { return &c.RequestsAtOnce }, mostPerSecond)},
+		{"tenant-requests-at-once", "requests of a tenant worked on at the same time on each replica where others ask too, its others wait; 0: no limit", count(func(c *Config) *int64 { return &c.RequestsAtOnce }, mostPerSecond)},
 		{"tenant-concurrent-calls", "calls to vendors at once of a tenant on each replica; 0: no limit", count(func(c *Config) *int64 { return &c.Limits.ConcurrentCalls }, mostPerSecond)},
 		{"tenant-new-identities", "new writes of a tenant in a day of UTC, all replicas together; 0: no limit", count(func(c *Config) *int64 { return &c.Limits.NewWrites }, 1<<40)},
 		{"address-requests-per-second", "requests of an address without a good key on each replica; 0: no limit", count(func(c *Config) *int64 { return &c.AddressRequests }, mostPerSecond)},

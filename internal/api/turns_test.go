@@ -20,13 +20,24 @@ import (
 	"holdfast.dev/gateway/internal/connectors"
 	"holdfast.dev/gateway/internal/ledger"
 	"holdfast.dev/gateway/internal/limits"
+	"holdfast.dev/gateway/internal/tenants"
 )
+
+// oneTurn is for each tenant, and none of them is alone.
+func oneTurn(t *testing.T) *limits.Turns {
+	t.Helper()
+	turns := limits.NewTurns(1)
+	neighbour, over := turns.Take(t.Context(), tenants.Principal{TenantID: "neighbour"})
+	require.Nil(t, over)
+	neighbour.Leave()
+	return turns
+}
 
 // inTurns is a gateway that works on one request of a tenant at a time.
 func inTurns(t *testing.T) *gateway {
 	t.Helper()
 	return newGateway(t, func(c *api.Config) {
-		c.Limits = api.Limits{Tenants: limits.New(limits.Policy{}, time.Now), Turns: limits.NewTurns(1)}
+		c.Limits = api.Limits{Tenants: limits.New(limits.Policy{}, time.Now), Turns: oneTurn(t)}
 	})
 }
 
@@ -142,7 +153,7 @@ func TestABodyThatNobodyReadsIsNoWayPastTheLine(t *testing.T) {
 func TestTheCallsOfAMessageTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGateway(t, func(c *api.Config) {
-			c.Limits = api.Limits{Tenants: limits.New(limits.Policy{}, time.Now), Turns: limits.NewTurns(1)}
+			c.Limits = api.Limits{Tenants: limits.New(limits.Policy{}, time.Now), Turns: oneTurn(t)}
 			c.MCP = func(rest http.Handler) http.Handler {
 				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					var all sync.WaitGroup
@@ -223,7 +234,7 @@ func TestRefusedCallersWait(t *testing.T) {
 		require.Equal(t, 500*time.Millisecond, time.Since(began))
 		require.Empty(t, a.header.Get("Connection"))
 		var all sync.WaitGroup
-		for range 256 {
+		for range 1024 {
 			all.Go(func() { g.send("GET", "/v1/connectors", "") })
 		}
 		synctest.Wait()

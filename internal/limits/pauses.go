@@ -8,7 +8,8 @@ import (
 
 // Pauses make who is refused wait a moment for the answer, so that a caller who
 // asks again as soon as it is answered cannot keep the gateway busy with refusing
-// it. It is safe for concurrent use. A nil Pauses makes nobody wait.
+// it. The more of one tenant or address wait already, the longer: however many ask,
+// so many a second are refused and no more. It is safe for concurrent use. A nil Pauses makes nobody wait.
 type Pauses struct {
 	length time.Duration
 
@@ -18,10 +19,14 @@ type Pauses struct {
 }
 
 const (
-	// pauseLength is short beside the second that a refusal asks a caller to wait.
+	// pauseLength, that of the first, is short beside the second that a refusal asks
+	// a caller to wait.
 	pauseLength = 500 * time.Millisecond
-	// maxPaused bounds who waits of one tenant or address, maxAllPaused of all.
-	maxPaused    = 256
+	// Each lengthensBy who wait already lengthen it by itself: 128 refusals a second.
+	lengthensBy = 64
+	// maxPaused bounds who waits of one tenant or address, and with it the pause to
+	// 8.5 s, which callers' own time-outs leave room for; maxAllPaused of all.
+	maxPaused    = 1024
 	maxAllPaused = 4096
 )
 
@@ -38,11 +43,12 @@ func (p *Pauses) Wait(ctx context.Context, who string) bool {
 		p.mu.Unlock()
 		return false
 	}
+	length := p.length + p.length*time.Duration(p.waiting[who])/lengthensBy
 	p.waiting[who]++
 	p.all++
 	p.mu.Unlock()
 
-	timer := time.NewTimer(p.length)
+	timer := time.NewTimer(length)
 	defer timer.Stop()
 	select {
 	case <-timer.C:

@@ -10,9 +10,13 @@ import (
 	"holdfast.dev/gateway/internal/tenants"
 )
 
-// Turns shares the processor between tenants: so many requests of one tenant are
-// worked on at once, and the others of it wait for their turn. Whatever a tenant
-// asks for, another's request finds at most that many of it before itself.
+// Turns shares the processor and the disk between tenants: so many requests of one
+// tenant are worked on at once, and the others of it wait for their turn. Whatever a
+// tenant asks for, another's request finds at most that many of it before itself.
+//
+// A tenant beside which nobody has asked for a while ([company]) takes nothing from
+// anybody, and may have many at once: the disk does more for many writes together
+// than for one after the other.
 //
 // A turn is held while the gateway works, not while it waits for others: it rests
 // while a vendor works and when the store takes long ([Shared]), and ends with the
@@ -21,10 +25,19 @@ import (
 //
 // It is safe for concurrent use. A nil Turns lets everybody through.
 type Turns struct {
-	most int
+	most int // in company
 
 	mu    sync.Mutex
 	lines map[string]*line // by incarnation of the tenant; empty ones are dropped
+	// The two tenants that asked last, the last first: enough to know for each
+	// tenant when another asked.
+	seen [2]sight
+}
+
+// sight is when a tenant last asked for a turn.
+type sight struct {
+	who string
+	at  time.Time
 }
 
 // line is where the requests of one tenant stand.
@@ -40,9 +53,15 @@ const (
 	maxWaiting = 512
 	// maxWait bounds how long one waits for its first turn.
 	maxWait = 10 * time.Second
+	// company is how long a tenant that has asked is taken to be about to ask again.
+	company = 10 * time.Minute
+	// mostAlone is how many turns a tenant has at once that is alone. Another's first
+	// request may find so many before itself.
+	mostAlone = 256
 )
 
-// NewTurns returns turns, so many at once for each tenant; 0 means nil.
+// NewTurns returns turns, so many at once for each tenant that is not alone; 0
+// means nil.
 func NewTurns(most int64) *Turns {
 	if most <= 0 {
 		return nil
@@ -77,13 +96,10 @@ func (t *Turns) Take(ctx context.Context, p tenants.Principal) (*Turn, *Exceeded
 	}
 	u := &Turn{t: t, who: p.TenantID}
 	t.mu.Lock()
-	l := t.lines[u.who]
-	if l == nil {
-		l = &line{}
-		t.lines[u.who] = l
-	}
+	t.see(u.who)
+	l := t.lineOf(u.who)
 	switch {
-	case l.running < t.most:
+	case l.running < t.share(u.who):
 		l.running++
 		t.mu.Unlock()
 		return u, nil
@@ -119,20 +135,60 @@ func (t *Turns) Take(ctx context.Context, p tenants.Principal) (*Turn, *Exceeded
 	return nil, &Exceeded{Limit: AtOnce, Wait: time.Second}
 }
 
-// free ends or rests a turn: the next in line gets it.
+// see notes that a tenant asks. The caller holds mu.
+func (t *Turns) see(who string) {
+	if t.seen[0].who != who {
+		t.seen[1] = t.seen[0]
+	}
+	t.seen[0] = sight{who, time.Now()}
+}
+
+// share is how many turns a tenant may have at once now. The caller holds mu.
+func (t *Turns) share(who string) int {
+	other := t.seen[0]
+	if other.who == who {
+		other = t.seen[1]
+	}
+	if other.who == "" || time.Since(other.at) > company {
+		return max(t.most, mostAlone)
+	}
+	return t.most
+}
+
+// lineOf is where a tenant's requests stand. The caller holds mu.
+func (t *Turns) lineOf(who string) *line {
+	l := t.lines[who]
+	if l == nil {
+		l = &line{}
+		t.lines[who] = l
+	}
+	return l
+}
+
+// free ends or rests a turn: the next in line gets it, if the tenant's share has
+// not become smaller meanwhile; if it has become larger, so many of them do.
 func (t *Turns) free(who string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	l := t.lines[who]
-	for _, q := range []*list.List{&l.returning, &l.waiting} {
-		if first := q.Front(); first != nil {
-			turn, _ := q.Remove(first).(chan struct{}) // nothing else is put there
-			close(turn)
-			return
+	l.running--
+	for share := t.share(who); l.running < share; l.running++ {
+		if !l.call(&l.returning) && !l.call(&l.waiting) {
+			break
 		}
 	}
-	l.running--
 	t.drop(who, l)
+}
+
+// call gives a turn to the first of a queue, if there is one.
+func (l *line) call(q *list.List) bool {
+	first := q.Front()
+	if first == nil {
+		return false
+	}
+	turn, _ := q.Remove(first).(chan struct{}) // nothing else is put there
+	close(turn)
+	return true
 }
 
 // drop forgets a line in which nobody stands. The caller holds mu.
@@ -146,12 +202,8 @@ func (t *Turns) drop(who string, l *line) {
 // brought to its end.
 func (t *Turns) again(who string) {
 	t.mu.Lock()
-	l := t.lines[who]
-	if l == nil {
-		l = &line{}
-		t.lines[who] = l
-	}
-	if l.running < t.most {
+	l := t.lineOf(who)
+	if l.running < t.share(who) {
 		l.running++
 		t.mu.Unlock()
 		return

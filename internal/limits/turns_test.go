@@ -23,10 +23,19 @@ func take(t *testing.T, turns *limits.Turns, who string) *limits.Turn {
 	return u
 }
 
+// shared makes turns that a tenant of whom no test speaks has asked for, so that
+// nobody is alone.
+func shared(t *testing.T, most int64) *limits.Turns {
+	t.Helper()
+	turns := limits.NewTurns(most)
+	take(t, turns, "neighbour").Leave()
+	return turns
+}
+
 // A tenant's requests beyond its turns wait, in order, and nobody else's do.
 func TestTurnsAreEachTenantsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		turns := limits.NewTurns(2)
+		turns := shared(t, 2)
 		one, two := take(t, turns, "a"), take(t, turns, "a")
 		var got []int
 		var mu sync.Mutex
@@ -51,11 +60,62 @@ func TestTurnsAreEachTenantsOwn(t *testing.T) {
 	})
 }
 
+// A tenant beside which nobody asks has many turns, from ten minutes after the
+// last request of another until the next.
+func TestATenantAloneHasManyTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turns := limits.NewTurns(1)
+		many := make([]*limits.Turn, 256)
+		for i := range many {
+			many[i] = take(t, turns, "a")
+		}
+		var got atomic.Int64
+		wait := func() {
+			go func() {
+				u := take(t, turns, "a")
+				got.Add(1)
+				<-t.Context().Done()
+				u.Leave()
+			}()
+			synctest.Wait()
+		}
+		wait()
+		require.Zero(t, got.Load(), "not endlessly many")
+		many[0].Leave()
+		synctest.Wait()
+		require.EqualValues(t, 1, got.Load())
+
+		take(t, turns, "b").Leave() // at once, whoever was there before
+		wait()
+		for _, u := range many[1:] {
+			u.Leave()
+		}
+		synctest.Wait()
+		require.EqualValues(t, 1, got.Load(), "its share has become one, and one is out")
+	})
+}
+
+func TestCompanyIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turns := shared(t, 1)
+		<-time.After(10 * time.Minute)
+		first := take(t, turns, "a")
+		second := make(chan *limits.Turn)
+		go func() { second <- take(t, turns, "a") }()
+		synctest.Wait()
+		<-time.After(time.Nanosecond)
+		take(t, turns, "a").Leave() // now it has many, and so have those in the line
+		(<-second).Leave()
+		first.Leave()
+		require.Zero(t, limits.Lines(turns))
+	})
+}
+
 // Who waits for a vendor lets others work, and goes on before those who have not
 // begun.
 func TestARestingTurnIsAnothers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		turns := limits.NewTurns(1)
+		turns := shared(t, 1)
 		first := take(t, turns, "a")
 		resume := first.Rest()
 		second := take(t, turns, "a")
@@ -73,7 +133,7 @@ func TestARestingTurnIsAnothers(t *testing.T) {
 }
 
 func TestATurnThatEndsWhileItRests(t *testing.T) {
-	turns := limits.NewTurns(1)
+	turns := shared(t, 1)
 	u := take(t, turns, "a")
 	resume := u.Rest()
 	u.Leave()
@@ -87,7 +147,7 @@ func TestATurnThatEndsWhileItRests(t *testing.T) {
 // longer.
 func TestWaitingForATurnIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		turns := limits.NewTurns(1)
+		turns := shared(t, 1)
 		u := take(t, turns, "a")
 		ctx, hangUp := context.WithCancel(t.Context())
 		var tooLong, gone atomic.Int64
@@ -134,7 +194,7 @@ func (h hanging) Read(context.Context, ledger.Scope, ...ledger.Fetch) (ledger.Sn
 // A store that hangs uses up nobody's turns.
 func TestTurnsRestWhileTheStoreHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		turns := limits.NewTurns(1)
+		turns := shared(t, 1)
 		store := limits.Shared{Store: hanging{gate: make(chan struct{})}}
 		u := take(t, turns, "a")
 		read := make(chan struct{})
@@ -170,14 +230,14 @@ func TestNobodysTurn(t *testing.T) {
 	require.Nil(t, limits.TurnOf(t.Context()))
 	require.Nil(t, limits.TurnOf(limits.WithTurn(t.Context(), nil)))
 	require.Nil(t, limits.NewTurns(0))
-	u, over = limits.NewTurns(1).Take(t.Context(), tenants.Principal{Platform: true})
+	u, over = shared(t, 1).Take(t.Context(), tenants.Principal{Platform: true})
 	require.Nil(t, u, "the host is not bounded")
 	require.Nil(t, over)
 }
 
 func TestTurnsAreSafeForConcurrentUse(t *testing.T) {
 	const most = 3
-	turns := limits.NewTurns(most)
+	turns := shared(t, most)
 	var working atomic.Int64
 	var all sync.WaitGroup
 	for range 32 {
@@ -210,7 +270,14 @@ func TestPauses(t *testing.T) {
 		began := time.Now()
 		require.True(t, p.Wait(t.Context(), "a"))
 		require.Equal(t, 500*time.Millisecond, time.Since(began))
-		for range 256 {
+		for range 64 {
+			go p.Wait(t.Context(), "a")
+			synctest.Wait()
+		}
+		began = time.Now()
+		require.True(t, p.Wait(t.Context(), "a"))
+		require.Equal(t, time.Second, time.Since(began), "the more wait, the longer")
+		for range 1024 {
 			go p.Wait(t.Context(), "a")
 		}
 		synctest.Wait()
@@ -227,7 +294,7 @@ func TestPauses(t *testing.T) {
 		}
 		synctest.Wait()
 		require.False(t, p.Wait(t.Context(), "c"), "all together are bounded")
-		<-time.After(time.Second)
+		<-time.After(9 * time.Second)
 	})
 	var none *limits.Pauses
 	require.True(t, none.Wait(t.Context(), "a"))
