@@ -217,11 +217,11 @@ func TestTheLineIsBounded(t *testing.T) {
 // number of those its connection is closed.
 func TestRefusedCallersWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		clock := func() time.Time { return created }
+		clock, pauses := func() time.Time { return created }, limits.NewPauses()
 		g := newGateway(t, func(c *api.Config) {
 			c.Limits = api.Limits{
 				Tenants: limits.New(limits.Policy{RequestsPerSecond: 1}, clock), Addresses: limits.NewAddresses(1, clock),
-				Pauses: limits.NewPauses(),
+				Pauses: pauses,
 			}
 		})
 		g.people.known = func(key string) bool { return key == tenantKey }
@@ -234,8 +234,8 @@ func TestRefusedCallersWait(t *testing.T) {
 		require.Equal(t, 500*time.Millisecond, time.Since(began))
 		require.Empty(t, a.header.Get("Connection"))
 		var all sync.WaitGroup
-		for range 1024 {
-			all.Go(func() { g.send("GET", "/v1/connectors", "") })
+		for range 4096 {
+			all.Go(func() { pauses.Wait(t.Context(), "t1") })
 		}
 		synctest.Wait()
 		began = time.Now()

@@ -22,12 +22,15 @@ const (
 	// pauseLength, that of the first, is short beside the second that a refusal asks
 	// a caller to wait.
 	pauseLength = 500 * time.Millisecond
-	// Each lengthensBy who wait already lengthen it by itself: 128 refusals a second.
+	// Each lengthensBy who wait already lengthen it by itself, so that 128 a second
+	// are refused, up to maxPause, which callers' own time-outs leave room for.
 	lengthensBy = 64
-	// maxPaused bounds who waits of one tenant or address, and with it the pause to
-	// 8.5 s, which callers' own time-outs leave room for; maxAllPaused of all.
-	maxPaused    = 1024
-	maxAllPaused = 4096
+	maxPause    = 8 * time.Second
+	// maxPaused bounds who waits of one tenant or address, maxAllPaused of all. Who
+	// waits costs little more than the connection that it has anyway; who is sent
+	// away dials again.
+	maxPaused    = 4096
+	maxAllPaused = 2 * maxPaused
 )
 
 // NewPauses returns pauses of the usual length.
@@ -43,7 +46,7 @@ func (p *Pauses) Wait(ctx context.Context, who string) bool {
 		p.mu.Unlock()
 		return false
 	}
-	length := p.length + p.length*time.Duration(p.waiting[who])/lengthensBy
+	length := min(p.length+p.length*time.Duration(p.waiting[who])/lengthensBy, maxPause)
 	p.waiting[who]++
 	p.all++
 	p.mu.Unlock()

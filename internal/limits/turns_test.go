@@ -277,7 +277,7 @@ func TestPauses(t *testing.T) {
 		began = time.Now()
 		require.True(t, p.Wait(t.Context(), "a"))
 		require.Equal(t, time.Second, time.Since(began), "the more wait, the longer")
-		for range 1024 {
+		for range 4096 {
 			go p.Wait(t.Context(), "a")
 		}
 		synctest.Wait()
@@ -289,7 +289,7 @@ func TestPauses(t *testing.T) {
 		began = time.Now()
 		require.True(t, p.Wait(gone, "a"))
 		require.Zero(t, time.Since(began))
-		for i := range 4096 {
+		for i := range 8192 {
 			go p.Wait(t.Context(), string(rune(i)))
 		}
 		synctest.Wait()
