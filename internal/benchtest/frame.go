@@ -22,6 +22,7 @@ type Contest struct {
 	Name        string
 	Contestants []Contestant
 	Figures     []Figure
+	Times       int    // more rounds where a small difference is looked for; 0: as many as all
 	Close       func() // ends what the contestants need; may be nil
 }
 
@@ -102,7 +103,7 @@ func (b *Bench) Run(t testing.TB, c Contest, report *Report) {
 		defer c.Close()
 	}
 	var rounds []Round
-	for n := range b.Rounds {
+	for n := range b.Rounds * max(1, c.Times) {
 		round := Round{}
 		turns := slices.Clone(c.Contestants)
 		if n%2 == 1 { // whoever comes behind another comes before it next time

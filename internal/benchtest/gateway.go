@@ -41,12 +41,9 @@ func unlimited() []string {
 }
 
 // embedded starts a gateway on an embedded store of its own.
-func embedded(t testing.TB, b *Bench, program, vendor string, env ...string) *gateway {
+func embedded(t testing.TB, program, vendor string, env ...string) *gateway {
 	t.Helper()
-	dir, err := os.MkdirTemp(b.Dir, "gateway")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := t.TempDir()
 	return startGateway(t, program, dir, "embedded:"+filepath.Join(dir, "data"), vendor, env...)
 }
 
@@ -54,10 +51,7 @@ func embedded(t testing.TB, b *Bench, program, vendor string, env ...string) *ga
 // answers, as a store has to.
 func onRedis(t testing.TB, b *Bench, vendor string) (*gateway, *redistest.Server) {
 	t.Helper()
-	dir, err := os.MkdirTemp(b.Dir, "redis")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := t.TempDir()
 	server, err := redistest.Launch(dir, redistest.Durable()...)
 	if err != nil {
 		t.Fatal(err)

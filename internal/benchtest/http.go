@@ -141,7 +141,7 @@ func httpNotes() []string {
 func doContest(t testing.TB, b *Bench, callers int) Contest {
 	r := newRig(t, b)
 	proxy := spawn(t, roleProxy, r.vendor.addr)
-	local := embedded(t, b, b.Program, r.vendor.addr)
+	local := embedded(t, b.Program, r.vendor.addr)
 	remote, redis := onRedis(t, b, r.vendor.addr)
 	r.close = append(r.close, proxy.close, local.close, func() { _ = redis.Kill() }, remote.close)
 	goal := AtLeast(0.9)
@@ -171,7 +171,7 @@ func doContest(t testing.TB, b *Bench, callers int) Contest {
 func replayContest(t testing.TB, b *Bench, callers int) Contest {
 	r := newRig(t, b)
 	bare := spawn(t, roleEcho, "")
-	local := embedded(t, b, b.Program, r.vendor.addr)
+	local := embedded(t, b.Program, r.vendor.addr)
 	remote, redis := onRedis(t, b, r.vendor.addr)
 	r.close = append(r.close, bare.close, local.close, func() { _ = redis.Kill() }, remote.close)
 	r.fill(t, local)
@@ -200,7 +200,7 @@ func replayContest(t testing.TB, b *Bench, callers int) Contest {
 func loneContest(t testing.TB, b *Bench) Contest {
 	r := newRig(t, b)
 	proxy := spawn(t, roleProxy, r.vendor.addr)
-	local := embedded(t, b, b.Program, r.vendor.addr)
+	local := embedded(t, b.Program, r.vendor.addr)
 	r.close = append(r.close, proxy.close, local.close)
 	syncs := func(context.Context) (Sample, error) {
 		seconds, err := Syncs(b.Dir, max(20, int(b.Time/(5*time.Millisecond))))

@@ -16,7 +16,10 @@ type message struct {
 	body     string // the beginning, of an answer that is not as expected
 }
 
-const ok = "HTTP/1.1 200 OK"
+const (
+	ok      = "HTTP/1.1 200 OK"
+	largest = 1 << 20 // bytes of a body
+)
 
 // readMessage reads a message whose length is told by Content-Length, and says
 // whether its head has the line expect ("": it has). Any other framing is an
@@ -50,8 +53,8 @@ func readMessage(in *bufio.Reader, expect string) (message, error) {
 			}
 		}
 	}
-	if length < 0 {
-		return message{}, fmt.Errorf("%s without content-length", m.start)
+	if length < 0 || length > largest {
+		return message{}, fmt.Errorf("%s without a content-length from 0 to %d", m.start, largest)
 	}
 	if fine && m.expected {
 		_, err = in.Discard(length)
