@@ -145,5 +145,5 @@ func openDoubtful(ctx context.Context, cfg Config, logs io.Writer) (ledger.Store
 	if made, err := madeAlready(cfg); err != nil || !made {
 		return nil, errors.Join(err, errors.New("there is no store in that folder"))
 	}
-	return pebblestore.Open(cfg.folder(), pebblestore.Options{Logger: log, AcceptClock: true})
+	return pebblestore.Open(cfg.folder(), pebblestore.Options{Logger: log, AcceptClock: true, AcceptLoss: true})
 }

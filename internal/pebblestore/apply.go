@@ -168,6 +168,7 @@ func (s *Store) commit(st *stripe, b *pebble.Batch, now int64) (func() error, er
 			s.failure.set(fmt.Errorf("sync log: %w", err))
 			return s.failure.err()
 		}
+		s.notes.saw(b)
 		close(c.done)
 		return b.Close()
 	}, nil

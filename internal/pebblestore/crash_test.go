@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"holdfast.dev/gateway/internal/ledger"
@@ -71,6 +72,9 @@ func TestCrashesUnderLoad(t *testing.T) {
 				at, ok := applyLoaded(s, clock, name)
 				if !ok {
 					return
+				}
+				if i%4 == 0 { // what a note says must hold after any crash
+					assert.NoError(t, s.Note())
 				}
 				mu.Lock()
 				answered[name] = at

@@ -39,6 +39,10 @@ const (
 	memTableSize = 32 << 20
 	memTables    = 4
 
+	// manifestSize is where a new manifest is begun. Some of it is read whenever it
+	// has grown, to note how far it reaches; see reach.go.
+	manifestSize = 1 << 20
+
 	// cacheSize holds decompressed blocks. The claims being repeated are recent
 	// and mostly in memory tables; the cache serves replays of the last hours.
 	cacheSize = 32 << 20
@@ -57,12 +61,12 @@ const (
 )
 
 // openEngine opens the engine in a folder and maps what can go wrong.
-func (s *Store) openEngine(dir string, mem vfs.FS, tune []func(*pebble.Options)) error {
+func (s *Store) openEngine(dir string, opts Options, tune []func(*pebble.Options)) (err error) {
 	o := engineOptions(s)
 	for _, f := range tune {
 		f(o)
 	}
-	if o.FS = mem; mem == nil {
+	if o.FS = opts.FS; opts.FS == nil {
 		abs, err := filepath.Abs(dir) // the engine's lock within a process is by name
 		if err != nil {
 			return err
@@ -70,17 +74,72 @@ func (s *Store) openEngine(dir string, mem vfs.FS, tune []func(*pebble.Options))
 		dir = abs
 		o.FS, s.health = vfs.WithDiskHealthChecks(privateFS{vfs.Default, &s.freshLogs}, diskSlow, nil, s.trouble.diskSlow)
 	}
-	db, err := pebble.Open(dir, o)
-	if err != nil {
-		return errors.Join(openError(err), s.closeHealth())
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.release(), s.closeHealth())
+		}
+	}()
+	if o.Lock, err = lockFolder(o.FS, dir); err != nil {
+		return err
 	}
-	if mem == nil {
+	s.lock = o.Lock
+	if s.notes, err = readNotes(o.FS, dir); err != nil {
+		return err
+	}
+	db, err := s.openWhole(dir, o, opts.AcceptLoss)
+	if err != nil {
+		return err
+	}
+	if opts.FS == nil {
 		// A folder that was there before may be open to others. It can belong to
 		// another user (a mounted volume), and then its files are private still.
 		_ = os.Chmod(dir, folderMode)
 	}
 	s.db = db
 	return nil
+}
+
+// openWhole opens the engine on a folder in which everything is that was
+// acknowledged, or, if loss is accepted, on what there is.
+func (s *Store) openWhole(dir string, o *pebble.Options, acceptLoss bool) (*pebble.DB, error) {
+	if acceptLoss {
+		s.notes.noted = reach{}
+	} else {
+		if err := s.notes.checkFolder(); err != nil {
+			return nil, err
+		}
+		o.FS = &closedLogs{FS: o.FS}
+	}
+	db, err := pebble.Open(dir, o)
+	if err != nil {
+		return nil, engineError(err)
+	}
+	if err := s.notes.checkReach(db); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return db, nil
+}
+
+func lockFolder(fs vfs.FS, dir string) (*pebble.Lock, error) {
+	if err := fs.MkdirAll(dir, folderMode); err != nil {
+		return nil, err
+	}
+	lock, err := pebble.LockDirectory(dir, fs)
+	if err != nil {
+		return nil, lockError(err)
+	}
+	return lock, nil
+}
+
+// release lets go of the folder.
+func (s *Store) release() (err error) {
+	if s.notes != nil {
+		err = s.notes.marker.Close()
+	}
+	if s.lock != nil {
+		err = errors.Join(err, s.lock.Close())
+	}
+	return err
 }
 
 func (s *Store) closeHealth() error {
@@ -98,7 +157,7 @@ func (s *Store) closeEngine() error {
 		return nil
 	default:
 	}
-	return errors.Join(s.guard(s.db.Close), s.closeHealth())
+	return errors.Join(s.guard(s.db.Close), s.release(), s.closeHealth())
 }
 
 // writeSync writes one value of the store's own to disk. It takes the way of a
@@ -134,6 +193,7 @@ func engineOptions(s *Store) *pebble.Options {
 		MaxOpenFiles:                maxOpenFiles,
 		MemTableSize:                memTableSize,
 		MemTableStopWritesThreshold: memTables,
+		MaxManifestFileSize:         manifestSize,
 		Logger:                      engineLogger{s.log, s.failure},
 		EventListener:               s.trouble.listener(),
 	}
@@ -143,10 +203,10 @@ func engineOptions(s *Store) *pebble.Options {
 	return o
 }
 
-// openError tells a folder that another process holds from everything else. The
+// lockError tells a folder that another process holds from everything else. The
 // lock is refused with a bare errno, or a text when this process itself holds
 // it; a failure to make the lock's file comes as a path error.
-func openError(err error) error {
+func lockError(err error) error {
 	var path *fs.PathError
 	var errno syscall.Errno
 	switch {

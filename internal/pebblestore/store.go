@@ -66,6 +66,9 @@ type Options struct {
 	// last open. Without it a jump forward of more than five minutes makes the
 	// store not ready.
 	AcceptClock bool
+	// AcceptLoss opens a folder that is less than was acknowledged, as far as the
+	// engine can read it.
+	AcceptLoss bool
 	// Logger receives what the engine reports; nil: nothing is logged.
 	Logger *slog.Logger
 	// FS is the file system; nil: the disk. Only tests set it.
@@ -95,6 +98,10 @@ type Store struct {
 	freshLogs    atomic.Bool // log files are made anew, not written over
 	stopScrubber func()
 
+	lock      io.Closer // of the folder
+	notes     *notes    // how far the files are known to reach
+	stopNotes func()
+
 	closeOnce sync.Once
 	closeErr  error
 }
@@ -103,19 +110,23 @@ var _ ledger.Store = (*Store)(nil)
 
 // Open opens the store in a folder, making it if it does not exist. The folder
 // is made for the owner alone (mode 0700), and so is every file in it (0600).
-// It fails at once with [ErrInUse] if another process has the folder open, and
-// with [ledger.ErrFormat] if a newer release has written to it.
+// It fails at once with [ErrInUse] if another process has the folder open, with
+// [ledger.ErrFormat] if a newer release has written to it, and with [ErrDamaged] if what
+// was acknowledged is not all there (see reach.go for what can be known of that).
 func Open(dir string, opts Options) (*Store, error) {
-	expire, scrub := time.NewTicker(expireEvery), time.NewTicker(scrubEvery)
+	expire, scrub, note := time.NewTicker(expireEvery), time.NewTicker(scrubEvery), time.NewTicker(noteEvery)
 	s, err := open(dir, opts, expire.C)
 	if err != nil {
 		expire.Stop()
 		scrub.Stop()
+		note.Stop()
 		return nil, err
 	}
 	stopExpirer, stopScrubber := s.stopExpirer, s.startScrubber(scrub.C)
 	s.stopExpirer = func() { expire.Stop(); stopExpirer() }
 	s.stopScrubber = func() { scrub.Stop(); stopScrubber() }
+	stopNotes := s.startNotes(note.C)
+	s.stopNotes = func() { note.Stop(); stopNotes() }
 	return s, nil
 }
 
@@ -142,7 +153,7 @@ func open(dir string, opts Options, ticks <-chan time.Time, tune ...func(*pebble
 	for i := range s.stripes {
 		s.stripes[i].init()
 	}
-	if err := s.guard(func() error { return s.openEngine(dir, opts.FS, tune) }); err != nil {
+	if err := s.guard(func() error { return s.openEngine(dir, opts, tune) }); err != nil {
 		return nil, fmt.Errorf("open store folder %q: %w", dir, err)
 	}
 	var mark int64
@@ -160,7 +171,7 @@ func open(dir string, opts Options, ticks <-chan time.Time, tune ...func(*pebble
 	if opts.Boot != nil {
 		s.mark.pace = func(now int64) []byte { return pace{boot: opts.Boot(), shown: now, run: opts.Run}.encode() }
 	}
-	s.stopExpirer, s.stopScrubber = s.startExpirer(ticks), func() {}
+	s.stopExpirer, s.stopScrubber, s.stopNotes = s.startExpirer(ticks), func() {}, func() {}
 	return s, nil
 }
 
@@ -202,9 +213,13 @@ func (s *Store) close() error {
 	}
 	s.stopExpirer()
 	s.stopScrubber()
+	s.stopNotes()
 	err := s.failure.err()
 	if err == nil {
 		err = s.guard(s.writeClock)
+	}
+	if err == nil {
+		s.note()
 	}
 	if err := errors.Join(err, s.closeEngine()); err != nil {
 		return fmt.Errorf("close store: %w", err)

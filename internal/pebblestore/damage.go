@@ -1,0 +1,193 @@
+package pebblestore
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strings"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/wal"
+)
+
+// ErrDamaged means that files of the folder were damaged, cut or removed, so that
+// writes that were acknowledged are not all there.
+var ErrDamaged = errors.New("the store folder is damaged")
+
+// lossError is what a folder is refused with that the engine could open. Loss of
+// it may be accepted, from a time on.
+func lossError(from, format string, args ...any) error {
+	return fmt.Errorf("%w: %s; put a copy of the folder back, or go on without them: `gateway store accept-loss --from %s`",
+		ErrDamaged, fmt.Sprintf(format, args...), from)
+}
+
+// engineError marks what the engine refuses as damage.
+func engineError(err error) error {
+	if errors.Is(err, ErrDamaged) {
+		return err
+	}
+	if pebble.IsCorruptionError(err) || errors.Is(err, fs.ErrNotExist) || strings.Contains(err.Error(), "size mismatch") {
+		return fmt.Errorf("%w: %w; put a copy of the folder back", ErrDamaged, err)
+	}
+	return err
+}
+
+// checkFolder compares the manifest with the note before the engine opens the
+// folder: it takes a manifest that is not there for a new folder, and the readable
+// beginning of a damaged one for all of it; and then it removes what that does
+// not name.
+func (n *notes) checkFolder() error {
+	number, path, err := manifestOf(n.fs, n.dir)
+	if err != nil {
+		return err
+	}
+	if number == 0 {
+		return n.checkNew()
+	}
+	if number > n.noted.manifest {
+		return nil // begun after the note, whole
+	}
+	if number < n.noted.manifest {
+		return lossError("T", "its manifest is older than it was, and tables with acknowledged writes may be missing")
+	}
+	f, err := n.fs.Open(path)
+	if err != nil {
+		return engineError(err)
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	if reaches := wholeRecords(f); reaches < n.noted.length {
+		return lossError("T", "its manifest can be read up to byte %d of %d, and tables with acknowledged writes may be missing",
+			reaches, n.noted.length)
+	}
+	return nil
+}
+
+// checkNew refuses to make a store where one was.
+func (n *notes) checkNew() error {
+	names, err := n.fs.List(n.dir)
+	if err != nil {
+		return fmt.Errorf("list files: %w", err)
+	}
+	for _, name := range names {
+		if n.noted != (reach{}) || strings.HasSuffix(name, ".log") || strings.HasSuffix(name, ".sst") {
+			return fmt.Errorf("%w: its manifest is gone, though there are files of a store; put a copy of the folder back", ErrDamaged)
+		}
+	}
+	return nil
+}
+
+// checkReach compares what the engine has opened with the note. A batch that
+// writes to the log alone is given the sequence number that comes next. The loss
+// began no earlier than the clock's last mark, less what that runs ahead.
+func (n *notes) checkReach(db *pebble.DB) error {
+	b := db.NewBatch()
+	defer func() { _ = b.Close() }()
+	if err := b.LogData([]byte("open"), nil); err != nil {
+		return err
+	}
+	if err := db.Apply(b, pebble.NoSync); err != nil {
+		return err
+	}
+	next := uint64(b.SeqNum())
+	if next >= n.noted.next {
+		return nil
+	}
+	from := "T"
+	if _, err := view(db, keyHighWater, func(raw []byte) error {
+		if ms, ok := decodeMillis(raw); ok {
+			from = fromMillis(ms).Add(-markAhead).Truncate(time.Second).Format(time.RFC3339)
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	return lossError(from, "its log ends %d keys before the last write that was acknowledged", n.noted.next-next)
+}
+
+// closedLogs is a file system on which a log can be opened only if those opened
+// before it end as logs end that were closed. The engine reads logs when it is
+// opened, those it needs, in their order; all but the last were closed by it. It
+// notices one that ends within a record, and not one that was cut between two.
+type closedLogs struct {
+	vfs.FS
+	read []string
+}
+
+func (c *closedLogs) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
+	if strings.HasSuffix(name, ".log") {
+		for _, before := range c.read {
+			if err := checkClosed(c.FS, before); err != nil {
+				return nil, err
+			}
+		}
+		c.read = []string{name}
+	}
+	return c.FS.Open(name, opts...)
+}
+
+// Unwrap is how the engine finds the disk beneath.
+func (c *closedLogs) Unwrap() vfs.FS { return c.FS }
+
+// The mark at the end of a closed log is the header of an empty chunk that bears
+// the number of the log to come: checksum(4) size(2) type(1) number(4). Chunks
+// do not cross blocks.
+const (
+	logBlock       = 32 << 10
+	logTrailer     = 11
+	logTrailerType = 5
+)
+
+func checkClosed(disk vfs.FS, path string) error {
+	name := disk.PathBase(path)
+	num, _, ok := wal.ParseLogFilename(name)
+	if !ok {
+		return nil
+	}
+	end, err := logEnd(disk, disk.PathDir(path), num)
+	if err != nil {
+		return fmt.Errorf("read log %s: %w", name, err)
+	}
+	if left := logBlock - end%logBlock; left < logTrailer {
+		end += left
+	}
+	f, err := disk.Open(path)
+	if err != nil {
+		return fmt.Errorf("read log %s: %w", name, err)
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	mark := make([]byte, logTrailer)
+	if _, err := f.ReadAt(mark, end); err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("read log %s: %w", name, err)
+	}
+	if mark[6] != logTrailerType || binary.LittleEndian.Uint32(mark[7:]) != uint32(num)+1 {
+		return fmt.Errorf("%w: log %s was cut at byte %d; put a copy of the folder back", ErrDamaged, name, end)
+	}
+	return nil
+}
+
+// logEnd is where the last record of a log ends.
+func logEnd(disk vfs.FS, dir string, num wal.NumWAL) (int64, error) {
+	logs, err := wal.Scan(wal.Dir{FS: disk, Dirname: dir})
+	if err != nil {
+		return 0, err
+	}
+	log, ok := logs.Get(num)
+	if !ok {
+		return 0, ErrDamaged
+	}
+	r := log.OpenForRead()
+	defer func() { _ = r.Close() }() // it was only read
+	for {
+		_, offset, err := r.NextRecord()
+		if errors.Is(err, io.EOF) {
+			return offset.Physical, nil
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+}

@@ -1,0 +1,206 @@
+package pebblestore
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/record"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/atomicfs"
+)
+
+// The end of a log tells nothing of what came behind it: one that was damaged
+// there, or cut, looks as if a crash had come a little earlier, and the engine
+// takes it for that. So does the end of its manifest. Therefore the store notes
+// beside them how far both are known to reach, and does not open what reaches
+// less far: once a second while there are writes, and when it is closed. What was
+// written after the last note before a crash is covered by nothing but the
+// checksums of the log.
+
+const (
+	// noteEvery is the time between two notes. Each syncs the folder.
+	noteEvery = time.Second
+
+	// reachMarker names the note. It is the name of an empty file, so that a note
+	// can only be there or not, and it is replaced by the engine's own means.
+	reachMarker = "acknowledged"
+)
+
+// reach is how far the files of a folder are known to reach.
+type reach struct {
+	next     uint64 // the sequence number that follows the last write that was synced
+	manifest uint64 // the number of the manifest
+	length   int64  // bytes of that manifest in whole records
+}
+
+func (r reach) String() string { return fmt.Sprintf("%d-%d-%d", r.next, r.manifest, r.length) }
+
+func parseReach(s string) (r reach, ok bool) {
+	parts := strings.Split(s, "-")
+	if len(parts) != 3 {
+		return reach{}, false
+	}
+	var errs [3]error
+	r.next, errs[0] = strconv.ParseUint(parts[0], 10, 64)
+	r.manifest, errs[1] = strconv.ParseUint(parts[1], 10, 64)
+	r.length, errs[2] = strconv.ParseInt(parts[2], 10, 64)
+	return r, errors.Join(errs[:]...) == nil && r.String() == s
+}
+
+// notes keeps the note of a folder.
+type notes struct {
+	fs     vfs.FS
+	dir    string
+	synced atomic.Uint64 // the highest next that was seen
+
+	mu     sync.Mutex // of what follows: one note at a time
+	marker *atomicfs.Marker
+	noted  reach // zero: a folder that has no note yet
+	size   int64 // of the manifest when it was last read
+	failed bool  // the last note could not be made, which was logged
+}
+
+// readNotes looks for the note of a folder. It is called with the folder locked.
+func readNotes(fs vfs.FS, dir string) (*notes, error) {
+	marker, value, err := atomicfs.LocateMarker(fs, dir, reachMarker)
+	if err != nil {
+		return nil, fmt.Errorf("look for the note of what was acknowledged: %w", err)
+	}
+	n := &notes{fs: fs, dir: dir, marker: marker}
+	if value != "" {
+		var ok bool
+		if n.noted, ok = parseReach(value); !ok {
+			return nil, errors.Join(fmt.Errorf("%w: the note of what was acknowledged cannot be read", ErrDamaged), marker.Close())
+		}
+	}
+	return n, nil
+}
+
+// saw notes that a batch is on disk, and with it all before it.
+func (n *notes) saw(b *pebble.Batch) {
+	next := uint64(b.SeqNum()) + uint64(b.Count())
+	for seen := n.synced.Load(); next > seen && !n.synced.CompareAndSwap(seen, next); seen = n.synced.Load() {
+	}
+}
+
+// write makes a new note if there is something to say.
+func (n *notes) write() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	r := reach{next: max(n.noted.next, n.synced.Load())}
+	if err := n.measure(&r); err != nil || r == n.noted {
+		return err
+	}
+	if err := n.marker.Move(r.String()); err != nil {
+		return fmt.Errorf("note what was acknowledged: %w", err)
+	}
+	n.noted = r
+	return nil
+}
+
+// measure finds out how far the manifest reaches on disk. The engine may be
+// writing to it, so whole records are counted, and they are synced again: some
+// may be on their way only.
+func (n *notes) measure(r *reach) error {
+	number, path, err := manifestOf(n.fs, n.dir)
+	if err != nil {
+		return err
+	}
+	f, err := n.fs.Open(path)
+	if err != nil {
+		return fmt.Errorf("measure manifest: %w", err)
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	info, err := f.Stat()
+	if err != nil {
+		return fmt.Errorf("measure manifest: %w", err)
+	}
+	r.manifest, r.length = number, n.noted.length
+	if number == n.noted.manifest && info.Size() == n.size {
+		return nil
+	}
+	r.length = wholeRecords(f)
+	n.size = info.Size()
+	if err := f.Sync(); err != nil {
+		return fmt.Errorf("sync manifest: %w", err)
+	}
+	return nil
+}
+
+// wholeRecords is where the last whole record of a manifest ends.
+func wholeRecords(f io.Reader) (end int64) {
+	records := record.NewReader(f, 0)
+	for {
+		r, err := records.Next()
+		if err == nil {
+			_, err = io.Copy(io.Discard, r)
+		}
+		if err != nil {
+			return end
+		}
+		end = records.Offset()
+	}
+}
+
+// manifestOf is the number and the path of the manifest in use.
+func manifestOf(fs vfs.FS, dir string) (uint64, string, error) {
+	found, err := pebble.Peek(dir, fs)
+	if err != nil {
+		return 0, "", fmt.Errorf("look for the manifest: %w", err)
+	}
+	if !found.Exists {
+		return 0, "", nil
+	}
+	_, digits, _ := strings.Cut(fs.PathBase(found.ManifestFilename), "-")
+	number, err := strconv.ParseUint(digits, 10, 64)
+	if err != nil {
+		return 0, "", fmt.Errorf("look for the manifest: %w", err)
+	}
+	return number, found.ManifestFilename, nil
+}
+
+// startNotes writes the note at each tick until the function it returns is
+// called, which waits for the one in hand.
+func (s *Store) startNotes(ticks <-chan time.Time) (stop func()) {
+	end, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-end:
+				return
+			case <-s.failure.ch:
+				return
+			case <-ticks:
+				s.note()
+			}
+		}
+	}()
+	return func() {
+		close(end)
+		select {
+		case <-done:
+		case <-s.failure.ch: // it may be held inside the engine
+		}
+	}
+}
+
+// note writes the note. One that cannot be written leaves the last one standing,
+// which says less and nothing wrong.
+func (s *Store) note() {
+	err := s.guard(s.notes.write)
+	switch {
+	case err == nil:
+		s.notes.failed = false
+	case !s.notes.failed && s.failure.err() == nil:
+		s.notes.failed = true
+		s.log.Warn("cannot note how far the log reaches; damage at its end would not be noticed", "error", err)
+	}
+}
