@@ -181,9 +181,27 @@ func nameOf(token []byte, escaped bool) []byte {
 // unquote decodes a string token. Of a token that Check would refuse it makes
 // what encoding/json makes of it, or says false.
 func unquote(token []byte) (string, bool) {
+	if isPlain(token) {
+		return string(token[1 : len(token)-1]), true
+	}
 	var s string
 	if len(token) == 0 || token[0] != '"' || json.Unmarshal(token, &s) != nil {
 		return "", false
 	}
 	return s, true
+}
+
+// isPlain says whether a token is a string in which every byte stands for
+// itself. Nearly all names are, and need no decoder.
+func isPlain(token []byte) bool {
+	last := len(token) - 1
+	if last < 1 || token[0] != '"' || token[last] != '"' {
+		return false
+	}
+	for _, b := range token[1:last] {
+		if !plainText[b] {
+			return false
+		}
+	}
+	return true
 }

@@ -147,6 +147,10 @@ func (d *decoder) scalar(p place, token []byte, v reflect.Value) {
 			d.leaf(p, token, v, number, "a number is expected here")
 			return
 		}
+		if isPlain(token) {
+			v.SetString(string(token[1 : len(token)-1]))
+			return
+		}
 		d.leaf(p, token, v, token[0] == '"', "a string is expected here")
 	case reflect.Bool:
 		d.leaf(p, token, v, true, "true or false is expected here")
