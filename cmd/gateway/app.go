@@ -139,7 +139,7 @@ func open(ctx context.Context, cfg Config, log *slog.Logger) (app *App, err erro
 	if a.service, err = actions.New(actions.Config{
 		Limits: limited.Tenants,
 		Tokens: oauth.New(oauth.Config{Book: book, Sender: a.wire, Now: tokenNow, Logger: log}),
-		Claims: a.claims, Keys: a.directory, Accounts: book, Catalog: a.registry, Sealer: keys.ring, Sender: a.wire, Journal: journal, Ready: a.ready.last,
+		Claims: a.claims, Keys: a.directory, Accounts: connections.NewRecent(book), Catalog: a.registry, Sealer: keys.ring, Sender: a.wire, Journal: journal, Ready: a.ready.last,
 		Window: cfg.ReplayWindow, MaxResult: cfg.MaxResult, Reconcile: cfg.reconcile, UncheckedConnectors: cfg.UncheckedConnectors, Metrics: a.metrics, Logger: log, Tracer: a.cfg.tracer,
 		BreakerRest: cfg.breakerRest,
 	}); err != nil {

@@ -225,3 +225,37 @@ func TestMadeAgainIsAnother(t *testing.T) {
 		a.call("GET", "/v1/actions", nil).is(401, "unauthenticated")
 	})
 }
+
+// TestAConnectionChangesEverywhereAtOnce: a replica that remembers a connection
+// answers by it as it is, from the moment that another replica has changed it.
+func TestAConnectionChangesEverywhereAtOnce(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t)
+	cfg.Store = redisShared.url(t)
+	here, _ := boot(t, cfg)
+	there, _ := boot(t, cfg)
+	vendor, other := vendortest.New(t, vendortest.OK), vendortest.New(t, vendortest.OK)
+	near := newAgent(t, here.URL())
+	near.connect("c", "probe@1", vendor.URL())
+	far := near.at(there.URL())
+	far.do("c", "create", `{"n":1}`).is(200, "succeeded").fresh()
+	far.do("c", "create", `{"n":1}`).is(200, "succeeded").replayed()
+
+	pause := func(on bool) { near.must(200, "PUT", "/v1/connections/c", map[string]any{"paused": on}) }
+	pause(true)
+	far.do("c", "create", `{"n":2}`).is(403, "connection_paused")
+	far.do("c", "create", `{"n":1}`).is(200, "succeeded").replayed()
+	pause(false)
+	far.do("c", "create", `{"n":2}`).is(200, "succeeded").fresh()
+	require.Equal(t, 2, vendor.Arrivals())
+
+	near.must(204, "DELETE", "/v1/connections/c", nil)
+	far.do("c", "create", `{"n":1}`).is(404, "unknown_connection")
+	near.connect("c", "probe@1", other.URL())
+	far.do("c", "create", `{"n":1}`).is(200, "succeeded").fresh()
+	near.must(204, "DELETE", "/v1/connections/c", nil)
+	near.connect("c", "probe@1", vendor.URL())
+	far.do("c", "create", `{"n":1}`).is(200, "succeeded").fresh()
+	require.Equal(t, 3, vendor.Arrivals())
+	require.Equal(t, 1, other.Arrivals())
+}

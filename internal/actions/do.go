@@ -72,6 +72,10 @@ func (s *Service) do(ctx context.Context, req Request, c *course) (Reply, *Error
 func (s *Service) claim(ctx context.Context, req Request, c *course) (*write, dedupe.Claimed, *Error) {
 	for range guardTries {
 		w, e := s.identify(ctx, req)
+		if e != nil && w != nil && w.recalled {
+			s.accounts.Forget(req.Principal.Scope, req.Connection)
+			w, e = s.identify(ctx, req) // what is remembered is no ground to say no
+		}
 		if e != nil {
 			return nil, dedupe.Claimed{}, s.deny(ctx, req, e)
 		}
@@ -82,10 +86,15 @@ func (s *Service) claim(ctx context.Context, req Request, c *course) (*write, de
 		c.claim += time.Since(at)
 		w.charge(claimed, err)
 		if errors.Is(err, dedupe.ErrGuard) {
+			s.accounts.Forget(req.Principal.Scope, req.Connection)
 			continue
 		}
 		var refused *Error
 		if errors.As(err, &refused) { // a draft that could not be made
+			if w.recalled {
+				s.accounts.Forget(req.Principal.Scope, req.Connection)
+				continue
+			}
 			return nil, claimed, s.deny(ctx, req, refused)
 		}
 		if err != nil {
@@ -118,6 +127,7 @@ func (s *Service) claimOnce(ctx context.Context, w *write) (claimed dedupe.Claim
 	if err := s.clear(ctx, w); err != nil {
 		return dedupe.Claimed{}, err
 	}
+	guard, basis := w.conditions()
 	w.issued = s.boot()
 	return s.claims.Claim(ctx, dedupe.Claim{
 		Scope:    w.req.Principal.Scope,
@@ -125,14 +135,23 @@ func (s *Service) claimOnce(ctx context.Context, w *write) (claimed dedupe.Claim
 		KeyID: w.req.Principal.KeyID, RequestID: w.req.RequestID,
 		ID: w.id, Owner: w.owner,
 		Draft: s.draft(ctx, w),
-		Guard: append(w.req.Principal.Guards(), ledger.Expect{
-			Key: ledger.Key{Kind: ledger.Connection, ID: w.conn.Name}, Version: w.conn.Version,
-		}),
+		Guard: guard, Basis: basis,
 		MayAcquire: w.refusal == nil, DryRun: w.req.DryRun,
 		RetryRefused: w.req.RetryRefused, AllowDuplicate: w.req.AllowDuplicate,
 		Tally:  limits.Tally,
 		Scribe: s.scribe(ctx, w.req),
 	})
+}
+
+// conditions are what a claim is made under: the key, the tenant and the connection
+// are as they were read. A connection that is only remembered must be so whatever
+// the verdict.
+func (w *write) conditions() (guard, basis []ledger.Expect) {
+	guard = w.req.Principal.Guards()
+	if w.recalled {
+		return guard, []ledger.Expect{w.conn.Expect()}
+	}
+	return append(guard, w.conn.Expect()), nil
 }
 
 // verdictStoreError stands beside dedupe's verdicts for a claim that came to none.

@@ -374,6 +374,24 @@ type accounts struct {
 	creds    map[string]string
 	getErr   error
 	credsErr error
+	stale    *connections.Connection // what is remembered, until it is forgotten
+}
+
+func (a *accounts) Recall(ctx context.Context, scope ledger.Scope, name string) (connections.Connection, bool, error) {
+	a.mu.Lock()
+	stale := a.stale
+	a.mu.Unlock()
+	if stale != nil {
+		return *stale, true, nil
+	}
+	c, err := a.Get(ctx, scope, name)
+	return c, false, err
+}
+
+func (a *accounts) Forget(ledger.Scope, string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.stale = nil
 }
 
 func (a *accounts) Get(_ context.Context, _ ledger.Scope, name string) (connections.Connection, error) {
@@ -393,9 +411,13 @@ type catalog struct {
 	connector connectors.Connector
 	claimable bool
 	err       error
+	missing   string // a connector that is not there
 }
 
-func (c *catalog) Lookup(context.Context, string) (connectors.Loaded, error) {
+func (c *catalog) Lookup(_ context.Context, pin string) (connectors.Loaded, error) {
+	if pin == c.missing {
+		return connectors.Loaded{}, connectors.ErrUnknownConnector
+	}
 	return connectors.Loaded{Connector: c.connector, Claimable: c.claimable}, c.err
 }
 

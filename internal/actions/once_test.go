@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"holdfast.dev/gateway/internal/actions"
+	"holdfast.dev/gateway/internal/connections"
 	"holdfast.dev/gateway/internal/connectors"
 	"holdfast.dev/gateway/internal/dedupe"
 	"holdfast.dev/gateway/internal/ledger"
@@ -188,6 +189,53 @@ func TestAGuardThatFailsForgetsTheKey(t *testing.T) {
 	f.accounts.conn.Version = ledger.NewNonce().Version()
 	f.fails(actions.StoreUnavailable, `{}`)
 	require.Equal(t, []string{"key_1"}, f.keys.forgotten)
+}
+
+// TestNothingRestsOnAConnectionThatIsOnlyRemembered: whatever was remembered of a
+// connection, a `do` is answered as it is now.
+func TestNothingRestsOnAConnectionThatIsOnlyRemembered(t *testing.T) {
+	version := ledger.NewNonce().Version()
+	for name, stale := range map[string]func(*connections.Connection){
+		"an older one":          func(*connections.Connection) {},
+		"one that was paused":   func(c *connections.Connection) { c.Paused = true },
+		"another of its name":   func(c *connections.Connection) { c.ID = "con_0" },
+		"one without an action": func(c *connections.Connection) { c.Connector = "nothing@1" },
+		"what cannot be done":   func(c *connections.Connection) { c.Uncorrelated = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			remember := func() {
+				c := f.accounts.conn
+				c.Version = version
+				stale(&c)
+				f.accounts.stale = &c
+			}
+			f.catalog.missing = "nothing@1"
+			action := f.fake.SpecValue.Actions["create_thing"]
+			action.MarkerFixed = true
+			f.fake.SpecValue.Actions["create_thing"] = action
+			remember()
+			require.Equal(t, "execute", f.succeeds(`{}`, dryRun).Would)
+			remember()
+			first := f.succeeds(`{}`)
+			require.False(t, first.Replayed)
+			remember()
+			again := f.succeeds(`{}`)
+			require.True(t, again.Replayed)
+			require.Equal(t, first.Record.ID, again.Record.ID)
+			remember()
+			require.Equal(t, "replay", f.succeeds(`{}`, dryRun).Would)
+			require.Equal(t, 1, f.vendor.sends())
+			require.Equal(t, []string{"claimed", "succeeded", "replayed"}, f.events(), "a second look leaves no row")
+
+			remember()
+			f.accounts.getErr = connections.ErrNotFound
+			f.fails(actions.UnknownConnection, `{}`)
+			remember()
+			f.fails(actions.UnknownConnection, `{"n":2}`)
+			require.Equal(t, 1, f.vendor.sends())
+		})
+	}
 }
 
 func TestACallerThatHangsUpChangesNothing(t *testing.T) {

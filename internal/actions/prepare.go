@@ -22,6 +22,7 @@ import (
 type write struct {
 	req       Request
 	conn      connections.Connection
+	recalled  bool // conn, and not read for this write
 	connector connectors.Loaded
 	spec      connectors.Spec
 	action    connectors.ActionSpec
@@ -46,7 +47,7 @@ type write struct {
 }
 
 // identify finds out which write a request is. An error here leaves nothing to
-// look up, so it is the answer.
+// look up, so it is the answer, unless it rests on what is only remembered.
 func (s *Service) identify(ctx context.Context, req Request) (*write, *Error) {
 	if !req.Principal.MayDo(req.Connection, req.Action) {
 		return nil, fail(Forbidden, "this key may not do this action on this connection; use a key with a grant for it")
@@ -56,23 +57,23 @@ func (s *Service) identify(ctx context.Context, req Request) (*write, *Error) {
 	}
 	w := &write{req: req}
 	var err error
-	if w.conn, err = s.accounts.Get(ctx, req.Principal.Scope, req.Connection); err != nil {
+	if w.conn, w.recalled, err = s.accounts.Recall(ctx, req.Principal.Scope, req.Connection); err != nil {
 		if errors.Is(err, connections.ErrNotFound) {
-			return nil, fail(UnknownConnection, "there is no connection of that name; list the connections to see which exist")
+			return w, fail(UnknownConnection, "there is no connection of that name; list the connections to see which exist")
 		}
-		return nil, storeFailure(err)
+		return w, storeFailure(err)
 	}
 	if w.connector, err = s.catalog.Lookup(ctx, w.conn.Connector); err != nil {
 		if errors.Is(err, connectors.ErrUnknownConnector) {
-			return nil, connectorMissing().cause(err)
+			return w, connectorMissing().cause(err)
 		}
-		return nil, storeFailure(err)
+		return w, storeFailure(err)
 	}
 	w.connector.Connector = guarded{w.connector.Connector}
 	w.spec = w.connector.Spec()
 	action, ok := w.spec.Actions[req.Action]
 	if !ok {
-		return nil, fail(UnknownAction, "the connector of this connection has no action of that name; describe the connector to see which it has")
+		return w, fail(UnknownAction, "the connector of this connection has no action of that name; describe the connector to see which it has")
 	}
 	w.action = action
 	w.ident, err = identity.Derive(identity.Input{
@@ -80,7 +81,7 @@ func (s *Service) identify(ctx context.Context, req Request) (*write, *Error) {
 		Body: req.Body, Key: req.Key, Ignore: action.Ignore,
 	})
 	if err != nil {
-		return nil, identityFailure(err)
+		return w, identityFailure(err)
 	}
 	return w, nil
 }

@@ -19,8 +19,12 @@ import (
 	"holdfast.dev/gateway/internal/wire"
 )
 
-// Accounts is what the path of a write needs of a tenant's connections.
+// Accounts is what the path of a write needs of a tenant's connections. Recall
+// may remember one; a step that rests on it expects its version, and Forget has
+// it read anew.
 type Accounts interface {
+	Recall(ctx context.Context, scope ledger.Scope, name string) (conn connections.Connection, recalled bool, err error)
+	Forget(scope ledger.Scope, name string)
 	Get(ctx context.Context, scope ledger.Scope, name string) (connections.Connection, error)
 	Credentials(conn connections.Connection) (map[string]string, error)
 }

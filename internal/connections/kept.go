@@ -14,8 +14,8 @@ import (
 
 // Credentials that were replaced are kept for a while, sealed, so that a
 // rotation that went wrong can be undone although nobody has the old ones at
-// hand. They stand beside the connection and not in it: a connection is read on
-// every call of `do`, and they are not.
+// hand. They stand beside the connection and not in it: the path of `do` remembers
+// connections, and needs none of them.
 
 // MaxKept is how many replaced versions of its credentials a connection keeps.
 const MaxKept = 4

@@ -55,7 +55,7 @@ func (e *SpecError) Error() string {
 
 func bad(pointer, reason string) *SpecError { return &SpecError{Pointer: pointer, Reason: reason} }
 
-// A connection is read on every call of `do`, so it is kept small.
+// A connection is remembered for the path of a write, so it is kept small.
 const (
 	maxConfig      = 64 << 10 // bytes of config
 	maxBaseURL     = 2048     // bytes

@@ -59,6 +59,9 @@ type Claim struct {
 	// Guard lists conditions outside this package's rules that an acquisition
 	// depends on; if one fails, ErrGuard.
 	Guard []ledger.Expect
+	// Basis lists conditions that the request was read under: if one fails, it may
+	// mean something else by now, and whatever the verdict would be it is ErrGuard.
+	Basis []ledger.Expect
 
 	// MayAcquire false stops short of acquiring: the verdict is WouldAcquire and
 	// nothing is written. What already exists is answered all the same.
@@ -104,6 +107,7 @@ type view struct {
 	twins      twinList
 	liveTwins  []stored // listed, unsettled and not over
 	guardHolds bool
+	basisHolds bool
 }
 
 // decision is a verdict and the step that makes it true. A nil step writes
@@ -125,7 +129,7 @@ func (c *Claims) Claim(ctx context.Context, cl Claim) (Claimed, error) {
 	if cl.DryRun {
 		return c.dryRun(ctx, cl)
 	}
-	v := view{now: milli(c.store.Now()), guardHolds: true}
+	v := view{now: milli(c.store.Now()), guardHolds: true, basisHolds: true}
 	if !cl.MayAcquire {
 		snap, err := c.store.Read(ctx, cl.Scope, cl.fetch()...)
 		if err != nil {
@@ -185,24 +189,23 @@ func (c *Claims) dryRun(ctx context.Context, cl Claim) (Claimed, error) {
 }
 
 func (cl *Claim) fetch() []ledger.Fetch {
-	fetch := []ledger.Fetch{
-		{Key: bindingKey(cl.Identity), Follow: []ledger.Kind{ledger.Action, ledger.Answer}},
-		{Key: twinsKey(cl.Fingerprint), Follow: []ledger.Kind{ledger.Action}},
-	}
+	fetch := make([]ledger.Fetch, 0, 2+len(cl.Guard)+len(cl.Basis))
+	fetch = append(fetch,
+		ledger.Fetch{Key: bindingKey(cl.Identity), Follow: []ledger.Kind{ledger.Action, ledger.Answer}},
+		ledger.Fetch{Key: twinsKey(cl.Fingerprint), Follow: []ledger.Kind{ledger.Action}},
+	)
 	for _, g := range cl.Guard {
 		fetch = append(fetch, ledger.Fetch{Key: g.Key})
+	}
+	for _, b := range cl.Basis {
+		fetch = append(fetch, ledger.Fetch{Key: b.Key})
 	}
 	return fetch
 }
 
 // look turns what the store returned into what the rules decide on.
 func (c *Claims) look(snap ledger.Snapshot, cl *Claim) (view, error) {
-	v := view{now: snap.Now, guardHolds: true}
-	for _, g := range cl.Guard {
-		if got, _ := snap.Get(g.Key); got.Version != g.Version {
-			v.guardHolds = false
-		}
-	}
+	v := view{now: snap.Now, guardHolds: holds(snap, cl.Guard), basisHolds: holds(snap, cl.Basis)}
 	if b, ok := snap.Get(bindingKey(cl.Identity)); ok {
 		v.binding = b.Version
 		ids, err := splitIDs(b.Data)

@@ -14,6 +14,8 @@ const bindSlack = time.Hour
 func (c *Claims) decide(cl *Claim, v view) (decision, error) {
 	b := v.bound
 	switch {
+	case !v.basisHolds && !(b != nil && b.Owner == cl.Owner): // before anything is told
+		return decision{}, ErrGuard
 	case b == nil || b.over(v.now): // rule 1
 	case b.Fingerprint != cl.Fingerprint: // rule 2: before anything else is told
 		return c.keyReused(cl, v), nil
@@ -59,6 +61,7 @@ func (cl *Claim) step(v view) *ledger.Step {
 	if v.bound != nil {
 		s.Expect = append(s.Expect, v.bound.expect())
 	}
+	s.Expect = append(s.Expect, cl.Basis...)
 	return s
 }
 

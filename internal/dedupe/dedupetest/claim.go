@@ -180,6 +180,51 @@ func claimCases() []testCase {
 			require.Equal(f, 2, len(f.rows()))
 			f.wants(dedupe.Replayed, derived("s"), gone)
 		}},
+		{"without its basis nothing is told and nothing written, whatever the verdict", func(f *fixture) {
+			gone := func(c *dedupe.Claim) {
+				c.Basis = []ledger.Expect{{Key: ledger.Key{Kind: ledger.Connection, ID: "billing"}, Version: ledger.NewNonce().Version()}}
+			}
+			f.done(derived("s"), dedupe.Succeeded, "x")
+			f.done(derived("r"), dedupe.Refused, "")
+			f.done(derived("h"), dedupe.Held, "")
+			f.acquire(supplied("k", "i"))
+			f.Advance(tick)
+			before := f.rows()
+			for name, r := range map[string]request{
+				"acquired": derived("new"), "replayed": derived("s"), "refusal": derived("r"), "held": derived("h"),
+				"in flight": supplied("k", "i"), "key reused": supplied("k", "other"), "twin": derived("i"),
+			} {
+				for _, how := range []option{func(*dedupe.Claim) {}, mayNotAcquire, dryRun} {
+					got, err := f.claims.Claim(f.Context(), f.newClaim(r, gone, how))
+					require.ErrorIs(f, err, dedupe.ErrGuard, name)
+					require.Empty(f, got.Verdict, name)
+				}
+			}
+			require.Equal(f, before, f.rows())
+			require.Equal(f, int64(1), f.wants(dedupe.Replayed, derived("s")).Replays)
+		}},
+		{"the basis holds in the very step of the verdict", func(f *fixture) {
+			basis := ledger.Key{Kind: ledger.Connection, ID: "billing"}
+			put := func() ledger.Version {
+				s := ledger.Step{Nonce: ledger.NewNonce(), At: f.Store.Now(), Put: []ledger.Put{{Key: basis, Data: []byte("x")}}}
+				res, err := f.Store.Apply(f.Context(), f.scope, s)
+				require.NoError(f, err)
+				require.True(f, res.Applied)
+				return s.Nonce.Version()
+			}
+			version := put()
+			on := func(c *dedupe.Claim) { c.Basis = []ledger.Expect{{Key: basis, Version: version}} }
+			h := f.acquire(derived("a"), on)
+			f.wants(dedupe.Busy, derived("a"), on)
+			f.settle(h, dedupe.Succeeded, "x")
+			f.wants(dedupe.Replayed, derived("a"), on)
+			f.wants(dedupe.Replayed, derived("a"), on, dryRun)
+			put()
+			_, err := f.claims.Claim(f.Context(), f.newClaim(derived("a"), on))
+			require.ErrorIs(f, err, dedupe.ErrGuard)
+			_, err = f.claims.Claim(f.Context(), f.newClaim(derived("b"), on))
+			require.ErrorIs(f, err, dedupe.ErrGuard)
+		}},
 	}
 }
 
