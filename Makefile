@@ -116,6 +116,16 @@ fuzz: ## Run every fuzz target for FUZZTIME (30s) each
 bench-audit: ## Ask questions of an audit log of ten million rows (ten minutes, 5 GB of disk)
 	go test ./internal/trail -run '^TestPagesOfALongLog$$' -v -count=1 -timeout=60m -args -rows=100000,1000000,10000000 -tries=100
 
+# Medians of ROUNDS rounds of ROUND_TIME each; with fewer than 3 it only sees that
+# everything works. WHICH is a regular expression for the names of contests.
+ROUNDS     ?= 3
+ROUND_TIME ?= $(if $(filter 1 2,$(ROUNDS)),200ms,3s)
+WHICH      ?=
+
+.PHONY: bench
+bench: redis-server ## Measure against a reverse proxy, a JSON echo, a raw log, redis-benchmark (ROUNDS, ROUND_TIME, WHICH)
+	go test ./internal/benchtest -run '^TestBench$$' -v -count=1 -timeout=60m -args -rounds=$(ROUNDS) -time=$(ROUND_TIME) -which='$(WHICH)'
+
 .PHONY: lint
 lint: lint-go lint-mod lint-openapi ## Run every linter
 

@@ -18,6 +18,7 @@ import (
 var (
 	rounds = flag.Int("rounds", 1, "rounds of each contestant; fewer than 3 are a smoke test")
 	length = flag.Duration("time", 200*time.Millisecond, "how long a round is measured")
+	binary = flag.String("program", "", "a gateway that is built already, to compare changes; empty: build one")
 	which  = flag.String("which", "", "regular expression: only contests whose names match")
 )
 
@@ -46,6 +47,9 @@ func TestBench(t *testing.T) {
 // build makes the gateway as it ships.
 func build(t *testing.T) string {
 	t.Helper()
+	if *binary != "" {
+		return *binary
+	}
 	program := filepath.Join(t.TempDir(), "gateway")
 	out, err := exec.Command("go", "build", "-o", program, "holdfast.dev/gateway/cmd/gateway").CombinedOutput()
 	require.NoError(t, err, "%s", out)
