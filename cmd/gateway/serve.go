@@ -33,6 +33,7 @@ func serveCommand() *cobra.Command {
 		log := newLogger(cmd.ErrOrStderr())
 		redisstore.RouteLibraryLog(log) // for the whole process, so here and nowhere else
 		telemetry.RouteErrors(log)      // likewise
+		tuneCollector()                 // likewise
 		if *check {
 			return checkConfig(cmd.Context(), cfg, log, cmd.OutOrStdout())
 		}
