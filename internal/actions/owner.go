@@ -63,9 +63,7 @@ func (o *owner) carry(ctx context.Context, told chan<- done) {
 	// The lease must not wait for a turn.
 	renewing, stopRenewing := context.WithCancel(limits.WithTurn(ctx, nil))
 	o.stopRenewing = stopRenewing
-	var renewer sync.WaitGroup
-	renewer.Go(func() { o.keepLease(renewing) })
-	defer renewer.Wait()
+	defer o.renewing(renewing)()
 	defer stopRenewing()
 
 	var err error
@@ -103,20 +101,28 @@ func within(span, from, to time.Duration) bool {
 
 var errTooLate = errors.New("the claim is too old to send under")
 
-// keepLease renews the lease every third of it until ctx ends. A renewal that
-// fails is tried again sooner; a lease that was lost is not renewed any more,
+// renewing has the lease kept until ctx ends; what it returns waits for that. Most
+// calls end before the first renewal, and pay for a timer only.
+func (o *owner) renewing(ctx context.Context) (wait func()) {
+	ended := make(chan struct{})
+	first := time.AfterFunc(o.s.claims.Lease()/3, func() {
+		defer close(ended)
+		o.keepLease(ctx)
+	})
+	return func() {
+		if !first.Stop() {
+			<-ended
+		}
+	}
+}
+
+// keepLease renews the lease, now and every third of it, until ctx ends. A renewal
+// that fails is tried again sooner; a lease that was lost is not renewed any more,
 // and the call goes on.
 func (o *owner) keepLease(ctx context.Context) {
 	every := o.s.claims.Lease() / 3
-	wait := every
-	for {
-		timer := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return
-		case <-timer.C:
-		}
+	for ctx.Err() == nil {
+		wait := every
 		at := o.s.boot()
 		err := o.renew(ctx)
 		switch {
@@ -124,13 +130,18 @@ func (o *owner) keepLease(ctx context.Context) {
 			o.clock.Lock()
 			o.confirmed = at
 			o.clock.Unlock()
-			wait = every
 		case errors.Is(err, dedupe.ErrLeaseLost):
 			o.s.metrics.leaseLost.Inc()
 			o.s.log.WarnContext(ctx, "lease lost; the call goes on", "action_id", o.w.id.String())
 			return
 		default:
 			wait = every / 4
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+		case <-timer.C:
 		}
 	}
 }

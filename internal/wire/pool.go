@@ -40,7 +40,8 @@ func (p *pool) pop(key string) *conn {
 	}
 	c := list[len(list)-1]
 	p.set(key, list[:len(list)-1])
-	// A timer that has fired already finds nothing to remove.
+	// One that has fired already finds nothing to remove, or closes c in its next
+	// rest, earlier than it has to be.
 	c.expiry.Stop()
 	return c
 }
@@ -53,11 +54,15 @@ func (p *pool) put(c *conn) {
 		c.abort()
 		return
 	}
-	c.expiry = time.AfterFunc(p.timeout, func() {
-		if p.remove(c) {
-			c.close()
-		}
-	})
+	if c.expiry == nil {
+		c.expiry = time.AfterFunc(p.timeout, func() {
+			if p.remove(c) {
+				c.close()
+			}
+		})
+	} else {
+		c.expiry.Reset(p.timeout)
+	}
 	p.idle[c.key] = append(p.idle[c.key], c)
 }
 

@@ -71,7 +71,7 @@ func render(out *bytes.Buffer, p prepared, header http.Header, body []byte) erro
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		r.ContentLength = int64(len(body))
 	}
-	out.Grow(len(body) + 4<<10)
+	out.Grow(len(body) + 1<<10)
 	return r.Write(out)
 }
 

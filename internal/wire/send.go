@@ -12,6 +12,10 @@ import (
 // be written before the connection is given up.
 const writeGrace = 50 * time.Millisecond
 
+// smallRequest is how many bytes any socket takes at once, so that writing them
+// does not wait for the vendor to read.
+const smallRequest = 8 << 10
+
 // Send puts req on the wire at most once and reports what is known. It never
 // fails otherwise: whatever went wrong is in the Exchange.
 //
@@ -86,11 +90,7 @@ func (c *Client) exchange(ctx context.Context, con *conn, p prepared, permit Per
 	}
 
 	// ---- attempted: from here on a byte may have left ----
-	written := make(chan error, 1)
-	go func() {
-		_, err := con.app.Write(p.bytes)
-		written <- err
-	}()
+	written := con.write(p.bytes)
 	// A failed write is no verdict. A vendor that refuses a large body answers
 	// early and closes, and its answer may be here already; if there is none,
 	// reading fails too, or the deadline ends it.
@@ -103,9 +103,26 @@ func (c *Client) exchange(ctx context.Context, con *conn, p prepared, permit Per
 	default:
 		con.abort()
 	}
-	_ = con.raw.SetWriteDeadline(time.Now().Add(writeGrace))
-	keep = <-written == nil && usable && con.raw.SetWriteDeadline(time.Time{}) == nil
+	keep = written() == nil && usable
 	return out
+}
+
+// write writes the request while its answer is read already; what it returns waits
+// for the end of that, though not for long. A small request is written at once.
+func (c *conn) write(request []byte) (written func() error) {
+	if len(request) <= smallRequest {
+		_, err := c.app.Write(request)
+		return func() error { return err }
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.app.Write(request)
+		done <- err
+	}()
+	return func() error {
+		_ = c.raw.SetWriteDeadline(time.Now().Add(writeGrace))
+		return errors.Join(<-done, c.raw.SetWriteDeadline(time.Time{}))
+	}
 }
 
 // receive reads the answer and reports whether con may carry another request.
