@@ -117,14 +117,16 @@ bench-audit: ## Ask questions of an audit log of ten million rows (ten minutes, 
 	go test ./internal/trail -run '^TestPagesOfALongLog$$' -v -count=1 -timeout=60m -args -rows=100000,1000000,10000000 -tries=100
 
 # Medians of ROUNDS rounds of ROUND_TIME each; with fewer than 3 it only sees that
-# everything works. WHICH is a regular expression for the names of contests.
+# everything works. WHICH is a regular expression for the names of contests. AGAINST
+# is another build of the gateway: the two are held against each other, and no more.
 ROUNDS     ?= 3
 ROUND_TIME ?= $(if $(filter 1 2,$(ROUNDS)),200ms,3s)
 WHICH      ?=
+AGAINST    ?=
 
 .PHONY: bench
 bench: redis-server ## Measure against a reverse proxy, a JSON echo, a raw log, redis-benchmark (ROUNDS, ROUND_TIME, WHICH)
-	go test ./internal/benchtest -run '^TestBench$$' -v -count=1 -timeout=60m -args -rounds=$(ROUNDS) -time=$(ROUND_TIME) -which='$(WHICH)'
+	go test ./internal/benchtest -run '^TestBench$$' -v -count=1 -timeout=60m -args -rounds=$(ROUNDS) -time=$(ROUND_TIME) -which='$(WHICH)' -against='$(abspath $(AGAINST))'
 
 .PHONY: lint
 lint: lint-go lint-mod lint-openapi ## Run every linter

@@ -18,7 +18,8 @@ import (
 var (
 	rounds = flag.Int("rounds", 1, "rounds of each contestant; fewer than 3 are a smoke test")
 	length = flag.Duration("time", 200*time.Millisecond, "how long a round is measured")
-	binary = flag.String("program", "", "a gateway that is built already, to compare changes; empty: build one")
+	binary = flag.String("program", "", "a gateway that is built already; empty: build one")
+	other  = flag.String("against", "", "another build of the gateway: hold the two against each other, and nothing else")
 	which  = flag.String("which", "", "regular expression: only contests whose names match")
 )
 
@@ -32,7 +33,11 @@ func TestBench(t *testing.T) {
 	report.Machine, err = benchtest.ReadMachine(b.Dir)
 	require.NoError(t, err)
 	began := time.Now()
-	for _, e := range benchtest.Contests(b.Short) {
+	contests := benchtest.Contests(b.Short)
+	if *other != "" {
+		contests = benchtest.Against(*other)
+	}
+	for _, e := range contests {
 		if wanted.MatchString(e.Name) {
 			// One that fails is missing in the report, and the others are not.
 			t.Run(e.Name, func(t *testing.T) { b.Run(t, e.Open(t, b), report) })
