@@ -62,7 +62,8 @@ type App struct {
 	public, admin *listener
 	newAdminKey   string // made at this start, to be shown once
 
-	failed chan error // a listener that ended by itself
+	failed chan error      // what ended by itself: a listener, the store
+	broken <-chan struct{} // closed once the store has failed for good; nil: it does not
 
 	background context.CancelFunc
 	jobs       sync.WaitGroup
@@ -73,7 +74,7 @@ type App struct {
 // open builds the program and takes its listeners and store. It starts nothing.
 func open(ctx context.Context, cfg Config, log *slog.Logger) (app *App, err error) {
 	log = slog.New(telemetry.LogHandler(log.Handler()))
-	a := &App{cfg: cfg, log: log, failed: make(chan error, 2)}
+	a := &App{cfg: cfg, log: log, failed: make(chan error, 3)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, a.Close())
@@ -86,6 +87,9 @@ func open(ctx context.Context, cfg Config, log *slog.Logger) (app *App, err erro
 	a.newAdminKey = keys.newAdmin
 	if a.store, err = openStore(ctx, cfg, log); err != nil {
 		return nil, err
+	}
+	if embedded, ok := a.store.(*pebblestore.Store); ok {
+		a.broken = embedded.Failed()
 	}
 	a.losses = newLossWatch(a.store)
 	if cfg.lookAt != nil {
@@ -270,6 +274,7 @@ func (a *App) Start() error {
 	}
 	scopes := trusted{tenants: a.directory, doubt: a.losses.doubt}
 	a.jobs.Go(func() { a.ready.watch(ctx) })
+	a.jobs.Go(func() { a.watchStore(ctx) })
 	a.jobs.Go(func() { a.watchConnectors(ctx) })
 	a.jobs.Go(func() { a.saveUses(ctx) })
 	a.jobs.Go(func() { a.eraseDeleted(ctx) })
@@ -289,6 +294,17 @@ func (a *App) Start() error {
 		})
 	}
 	return nil
+}
+
+// watchStore ends the gateway once its store has failed for good, as on a full
+// disk: what is on disk is then unknown to this process, and only one that opens
+// the folder anew can find out. Whoever starts gateways starts the next.
+func (a *App) watchStore(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-a.broken:
+		a.failed <- fmt.Errorf("the gateway ends: %w", a.ready.now(ctx))
+	}
 }
 
 // URL is the address of the API.

@@ -96,6 +96,7 @@ func (s *Store) openEngine(dir string, opts Options, tune []func(*pebble.Options
 		_ = os.Chmod(dir, folderMode)
 	}
 	s.db = db
+	s.trouble.opened.Store(true)
 	return nil
 }
 

@@ -119,8 +119,5 @@ const (
 func FormatKey() []byte    { return keyFormat }
 func HighWaterKey() []byte { return keyHighWater }
 
-// Failed is closed once the store has failed for good.
-func (s *Store) Failed() <-chan struct{} { return s.failure.ch }
-
 // Note is the note of how far the files reach, as it is made once a second.
 func (s *Store) Note() error { return s.notes.write() }

@@ -218,6 +218,9 @@ func runChild(out io.Writer, role, dir string) int {
 	case "full":
 		childFull(out, dir)
 		return 0
+	case "full for tables":
+		childFullForTables(out, dir)
+		return 0
 	case "panic":
 		childPanic(out, dir)
 		return 0

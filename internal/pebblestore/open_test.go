@@ -73,6 +73,31 @@ func TestAFullDiskAtOpenIsAnErrorAndDoesNotHang(t *testing.T) {
 	require.Equal(t, "refused until it fits\n", child(t, "full", t.TempDir(), nil))
 }
 
+// The engine would try again for ever to write what its log holds to tables.
+func TestAFullDiskAtOpenOfAStoreInUseIsAnErrorAndDoesNotHang(t *testing.T) {
+	require.Equal(t, "no room for tables\n", child(t, "full for tables", t.TempDir(), nil))
+}
+
+func childFullForTables(out io.Writer, dir string) {
+	mem := vfs.NewMem()
+	s, err := pebblestore.Open(dir, pebblestore.Options{FS: mem})
+	if err == nil {
+		_, err = s.Apply(context.Background(), scope, claim(s, "a"))
+		err = errors.Join(err, s.Close())
+	}
+	if err != nil {
+		say(out, err)
+		return
+	}
+	disk := newFaults(mem)
+	disk.fail(tableWrite, syscall.ENOSPC)
+	if _, err = pebblestore.Open(dir, pebblestore.Options{FS: disk}); errors.Is(err, syscall.ENOSPC) {
+		say(out, "no room for tables")
+	} else {
+		say(out, err)
+	}
+}
+
 // childFull fills the disk after more and more writes, until a store fits.
 func childFull(out io.Writer, dir string) {
 	for room := 0; ; room++ {

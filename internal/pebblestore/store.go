@@ -148,8 +148,8 @@ func open(dir string, opts Options, ticks <-chan time.Time, tune ...func(*pebble
 		uptime:  func() time.Duration { return time.Since(start) },
 		calls:   newGate(),
 		failure: newFailure(opts.Logger),
-		trouble: &trouble{log: opts.Logger},
 	}
+	s.trouble = &trouble{log: opts.Logger, failure: s.failure}
 	for i := range s.stripes {
 		s.stripes[i].init()
 	}
@@ -196,6 +196,9 @@ func (s *Store) Ready(ctx context.Context) error {
 	}
 	return s.checkClock()
 }
+
+// Failed is closed once the store has failed for good. Ready then says why.
+func (s *Store) Failed() <-chan struct{} { return s.failure.ch }
 
 // Close waits for running calls, writes the clock's last mark and releases the
 // folder. After the store has failed for good it releases nothing: the folder

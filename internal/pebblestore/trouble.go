@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -18,7 +19,9 @@ import (
 // until then claims may at any time be stopped for want of room, so the store is
 // not ready.
 type trouble struct {
-	log *slog.Logger
+	log     *slog.Logger
+	failure *failure
+	opened  atomic.Bool
 
 	mu         sync.Mutex
 	ended      error // how the last flush ended, to tell whose a background error is
@@ -38,7 +41,15 @@ func (t *trouble) err() error {
 
 // failed notes a background error. The engine repeats at once what failed, so
 // only the first of a kind is logged.
+//
+// While the engine is being opened it would repeat that without a pause and
+// without an end, on a full disk say. So there the store fails, and the engine is
+// held where it stands, as at a fatal error.
 func (t *trouble) failed(err error) {
+	if !t.opened.Load() {
+		t.failure.set(fmt.Errorf("write to tables what the log holds: %w", err))
+		select {}
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	kind := &t.compaction
