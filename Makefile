@@ -96,6 +96,7 @@ torture: redis-server ## Break everything around real gateways under load, and c
 
 .PHONY: controls
 controls: redis-server ## Take one protection out at a time and see that the tests or the rig notice
+	@scripts/need.sh strace strace
 	go test -tags=controls ./internal/torturetest -run '^TestControls$$' -count=1 -v -timeout 40m
 
 .PHONY: syscalls

@@ -23,6 +23,7 @@ type control struct {
 	old, new string // old stands in the file exactly once
 	// The package and test that must fail, or "" for the rig alone.
 	pkg, run string
+	tags     string // that the test is built with
 	// Where the rig must find violations too: on which store, and how many calls
 	// it takes.
 	rig   string
@@ -51,6 +52,16 @@ func controls() []control {
 			name: "fsync: told before it is on the disk", file: "internal/pebblestore/apply.go",
 			old: "		if err := b.SyncWait(); err != nil {", new: untold,
 			pkg: "internal/pebblestore", run: "TestNothingIsToldBeforeItIsDurable|TestAnAppliedStepSurvivesACrash",
+		},
+		{
+			name: "fsync: told before it is on the disk, as the system sees it", file: "internal/pebblestore/apply.go",
+			old: "		if err := b.SyncWait(); err != nil {", new: untold,
+			pkg: "cmd/gateway", run: "TestNothingLeavesBeforeItIsSynced", tags: "syscalls",
+		},
+		{
+			name: "fsync: none", file: "internal/pebblestore/apply.go",
+			old: "s.db.ApplyNoSyncWait(b, pebble.Sync)", new: "s.db.Apply(b, pebble.NoSync)",
+			pkg: "cmd/gateway", run: "TestNothingLeavesBeforeItIsSynced", tags: "syscalls",
 		},
 		{
 			name: "the one send: again on a new connection, as http.Transport does", file: wire,
@@ -119,7 +130,7 @@ func TestControls(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			overlay := c.overlay(t, root)
 			if c.pkg != "" {
-				cmd := exec.Command("go", "test", "-overlay", overlay, "-count=1", "-run", "^("+c.run+")$", "./"+c.pkg)
+				cmd := exec.Command("go", "test", "-overlay", overlay, "-tags="+c.tags, "-count=1", "-run", "^("+c.run+")$", "./"+c.pkg)
 				cmd.Dir = root
 				out, err := cmd.CombinedOutput()
 				require.Error(t, err, "%s passes without it", c.run)
