@@ -22,8 +22,11 @@ type process struct {
 const accepts = "eady to accept connections"
 
 // run starts redis-server and returns once it has said the given words; a server that ends before that is an error with its last words.
-func run(bin, conf, said string, args ...string) (*process, error) {
+func run(bin, conf, said string, env []string, args ...string) (*process, error) {
 	cmd := exec.Command(bin, append([]string{conf}, args...)...)
+	if env != nil {
+		cmd.Env = asLaunched(env)
+	}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, fmt.Errorf("start redis-server: %w", err)

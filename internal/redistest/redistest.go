@@ -45,6 +45,7 @@ type Server struct {
 	config []string
 
 	sentinel bool
+	clock    *shifted // nil: the machine's
 
 	mu   sync.Mutex
 	proc *process // nil while stopped
@@ -129,7 +130,11 @@ func (s *Server) Start() error {
 	if s.sentinel {
 		said, args = "Sentinel ID is", []string{"--sentinel"}
 	}
-	p, err := run(bin, conf, said, args...)
+	env, err := s.clock.environ()
+	if err != nil {
+		return fmt.Errorf("start redis-server: %w", err)
+	}
+	p, err := run(bin, conf, said, env, args...)
 	if err != nil {
 		return err
 	}
@@ -168,6 +173,7 @@ func (s *Server) end(sig syscall.Signal) error {
 	}
 	p := s.proc
 	s.proc = nil
+	defer s.clock.clean(p.cmd.Process.Pid)
 	return p.end(sig)
 }
 
