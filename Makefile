@@ -42,7 +42,7 @@ build: ## Build the binary: .bin/gateway
 	go build -o .bin/gateway ./cmd/gateway
 
 .PHONY: test
-test: redis-server promtool clients $(STRIPE_MOCK) $(VERSITYGW) ## Run every test with the race detector
+test: redis-server faketime promtool clients $(STRIPE_MOCK) $(VERSITYGW) ## Run every test with the race detector
 	go test $(TESTFLAGS) ./...
 
 .PHONY: shapes
@@ -99,13 +99,20 @@ controls: redis-server ## Take one protection out at a time and see that the tes
 	@scripts/need.sh strace strace
 	go test -tags=controls ./internal/torturetest -run '^TestControls$$' -count=1 -v -timeout 40m
 
+# Each release adds one before it raises a format, and at any other time it likes.
+GOLDEN ?= format$(shell sed -n 's/^const formatVersion = //p' internal/redisstore/format.go)-$(shell git rev-parse --short HEAD)
+
+.PHONY: golden
+golden: redis-server ## Keep stores as this program leaves them, beside those of earlier releases (GOLDEN= their name)
+	GOLDEN=$(GOLDEN) go test -tags=golden ./cmd/gateway -run='^TestMakeGolden$$' -count=1 -v
+
 .PHONY: syscalls
 syscalls: ## See by strace that a claim is synced before anything goes to the vendor
 	@scripts/need.sh strace strace
 	go test -tags=syscalls ./cmd/gateway -run='^TestNothingLeavesBeforeItIsSynced$$' -count=1 -v
 
 .PHONY: cover
-cover: redis-server promtool clients $(STRIPE_MOCK) $(VERSITYGW) ## Run every test and print the coverage of each function
+cover: redis-server faketime promtool clients $(STRIPE_MOCK) $(VERSITYGW) ## Run every test and print the coverage of each function
 	go test $(TESTFLAGS) -coverpkg=./... -coverprofile=.bin/cover.out ./...
 	go tool cover -func=.bin/cover.out
 
@@ -136,7 +143,7 @@ lint: lint-go lint-mod lint-openapi ## Run every linter
 lint-go: $(GOLANGCI) ## gofmt, go vet, golangci-lint
 	@unformatted=$$(gofmt -l cmd examples internal) && \
 	if [ -n "$$unformatted" ]; then echo "run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
-	go vet -tags=shapes,examples,image,mcpclients,controls,syscalls ./...
+	go vet -tags=shapes,examples,image,mcpclients,controls,syscalls,golden ./...
 	$(GOLANGCI) run ./...
 
 .PHONY: lint-mod
@@ -154,6 +161,10 @@ clean: ## Remove what the other targets built
 .PHONY: redis-server
 redis-server:
 	@scripts/need.sh redis-server redis-server
+
+.PHONY: faketime
+faketime: # its library gives a Redis another clock
+	@scripts/need.sh faketime faketime
 
 .PHONY: promtool
 promtool:

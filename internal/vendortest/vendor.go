@@ -34,6 +34,8 @@ type Behaviour func(*Call)
 
 // Config says how a Vendor listens.
 type Config struct {
+	// Addr is where it listens, host:port; empty means a free loopback port.
+	Addr string
 	// Behaviour answers arrivals; nil means OK.
 	Behaviour Behaviour
 	// AtAccept makes the vendor close each connection at once, before reading.
@@ -102,7 +104,10 @@ func Start(t testing.TB, cfg Config) *Vendor {
 		v.ca = newAuthority(t)
 		v.tls = v.ca.serverConfig(t, cfg)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if cfg.Addr == "" {
+		cfg.Addr = "127.0.0.1:0"
+	}
+	l, err := net.Listen("tcp", cfg.Addr)
 	if err != nil {
 		t.Fatalf("listen: %v", err)
 	}
