@@ -34,8 +34,8 @@ const (
 	// memTableSize is how much is gathered in memory before it becomes a table
 	// file. A claim with its settlement is about 4 KB with keys, so 32 MB is
 	// some 8,000 writes between flushes; replaying that much log at start takes
-	// well under a second. At most memTables of them exist, so a stalled disk
-	// costs 128 MB and then stops the writers, who time out.
+	// well under a second. At most memTables of them exist, and a stalled disk
+	// then stops the writers, who time out.
 	memTableSize = 32 << 20
 	memTables    = 4
 
@@ -43,9 +43,13 @@ const (
 	// has grown, to note how far it reaches; see reach.go.
 	manifestSize = 1 << 20
 
-	// cacheSize holds decompressed blocks. The claims being repeated are recent
-	// and mostly in memory tables; the cache serves replays of the last hours.
-	cacheSize = 32 << 20
+	// engineMemory is what memory tables and decompressed blocks take together:
+	// the engine takes the tables' room from its cache. As much as all tables
+	// that may exist means that with one or two of them, as is usual, there are
+	// 64 to 96 MB for blocks, and never more than this in all. A cache no larger
+	// than one table would be none: each read of a table file, and with it each
+	// claim of something new, would read and check the file's filter again.
+	engineMemory = memTables * memTableSize
 
 	// maxOpenFiles stays far below the usual limit of 1,024 descriptors, which
 	// the gateway's connections need.
@@ -189,7 +193,7 @@ func (s *Store) writeClock() error {
 func engineOptions(s *Store) *pebble.Options {
 	o := &pebble.Options{
 		Comparer:                    discreetComparer(),
-		CacheSize:                   cacheSize,
+		CacheSize:                   engineMemory,
 		FormatMajorVersion:          engineFormat,
 		MaxOpenFiles:                maxOpenFiles,
 		MemTableSize:                memTableSize,

@@ -88,6 +88,10 @@ func (s *Store) RawKeys(prefix ...byte) (n int) {
 // Flush writes what is in memory to table files.
 func (s *Store) Flush() error { return s.db.Flush() }
 
+// BlocksRead is how many blocks of table files were not in memory when they were
+// asked for.
+func (s *Store) BlocksRead() int64 { return s.db.Metrics().BlockCache.Misses }
+
 // Fatal is the engine reporting that it cannot go on.
 func (s *Store) Fatal(message string) { engineLogger{s.log, s.failure}.Fatalf("%s", message) }
 
