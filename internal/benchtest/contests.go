@@ -16,7 +16,7 @@ type Entry struct {
 // Contests are all contests, in the order of the report. The short ones are few and
 // small, and see only that everything works.
 func Contests(short bool) []Entry {
-	return slices.Concat(httpContests(short), identityContests(short))
+	return slices.Concat(httpContests(short), identityContests(short), storeContests(short))
 }
 
 // Notes say how the figures came to be.
