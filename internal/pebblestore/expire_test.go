@@ -117,10 +117,10 @@ func TestExpirerFindsLaterValuesWhereItLeftOff(t *testing.T) {
 
 func TestExpirerWorksThroughMoreThanOneLook(t *testing.T) {
 	x := newExpiring(t)
-	const many = 8_500
+	const many = pebblestore.ExpireMost + 500
 	for i := 0; i < many; i += 500 {
 		step := ledger.Step{}
-		for j := range 500 {
+		for j := range min(500, many-i) {
 			p := put(fmt.Sprint(i+j), "data")
 			p.Expires = x.Now().Add(time.Duration(i+j) * time.Millisecond).Add(time.Second)
 			step.Put = append(step.Put, p)
@@ -128,7 +128,7 @@ func TestExpirerWorksThroughMoreThanOneLook(t *testing.T) {
 		must(t, x.Store, step)
 	}
 	x.expect(many, many)
-	x.clock.Advance(time.Minute)
+	x.clock.Advance(2 * time.Minute)
 	x.ticks <- time.Time{}
 	x.ticks <- time.Time{}
 	x.ticks <- time.Time{}

@@ -113,8 +113,10 @@ func (s *Store) Hold(scope ledger.Scope) (release func()) {
 	return st.unlock
 }
 
-// The tags of the layout, for RawKeys.
+// The tags of the layout, for RawKeys, and how much one look of the expirer takes on.
 const (
+	ExpireMost = expireMost
+
 	TagExpiry = tagExpiry
 	TagScope  = tagScope
 )
