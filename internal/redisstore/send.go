@@ -33,6 +33,10 @@ func newSender(client redis.UniversalClient, pipeline bool) (sender, error) {
 	// context, which the blocking face ignores.
 	ap, err := client.AsyncAutoPipelineWithOptions(&redis.AutoPipelineOptions{
 		MaxQueuedCommands: maxQueued,
+		// No caller has two commands under way that depend on each other.
+		Unordered:            true,
+		MaxConcurrentBatches: batches,
+		MaxBatchSize:         batchSize,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("set up pipelining: %w", err)
@@ -43,6 +47,17 @@ func newSender(client redis.UniversalClient, pipeline bool) (sender, error) {
 // maxQueued bounds the memory of a gateway whose server has stalled. It is far
 // above what 2 s of a working server leave in the queue.
 const maxQueued = 16384
+
+// One batch at a time would have the server wait while a batch is encoded, and
+// the client while it runs. With several, each on a connection of its own, both
+// work all the time, and none waits for a long batch to end; small ones leave
+// room for others when few callers are there. A batch grows beyond its size when
+// all others are under way. Measured with 16 to 256 callers, on one machine,
+// 16 batches of 8 made 2.5 to 3 times as many steps as one batch of 200.
+const (
+	batches   = 16
+	batchSize = 8
+)
 
 // pooled gives each command a connection for the time of its round trip.
 type pooled struct{ client redis.UniversalClient }
