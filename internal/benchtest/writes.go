@@ -25,7 +25,7 @@ type shape struct {
 	history      time.Duration
 	tenants      int
 	name         string // of the tenants
-	json         bool // answers are JSON that compresses as such text does, not noise
+	json         bool   // answers are JSON that compresses as such text does, not noise
 }
 
 func (s shape) filled() shape {
