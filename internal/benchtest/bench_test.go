@@ -16,11 +16,12 @@ import (
 )
 
 var (
-	rounds = flag.Int("rounds", 1, "rounds of each contestant; fewer than 3 are a smoke test")
-	length = flag.Duration("time", 200*time.Millisecond, "how long a round is measured")
-	binary = flag.String("program", "", "a gateway that is built already; empty: build one")
-	other  = flag.String("against", "", "another build of the gateway: hold the two against each other, and nothing else")
-	which  = flag.String("which", "", "regular expression: only contests whose names match")
+	rounds  = flag.Int("rounds", 1, "rounds of each contestant; fewer than 3 are a smoke test")
+	length  = flag.Duration("time", 200*time.Millisecond, "how long a round is measured")
+	binary  = flag.String("program", "", "a gateway that is built already; empty: build one")
+	other   = flag.String("against", "", "another build of the gateway: hold the two against each other, and nothing else")
+	which   = flag.String("which", "", "regular expression: only contests whose names match")
+	records = flag.Int("records", 100_000, "records that expire at once, and that lie in a store opened again")
 )
 
 // TestBench prints the table of docs/performance.md. `make bench` measures; as a
@@ -28,7 +29,7 @@ var (
 func TestBench(t *testing.T) {
 	wanted, err := regexp.Compile(*which)
 	require.NoError(t, err)
-	b := &benchtest.Bench{Rounds: *rounds, Time: *length, Short: *rounds < 3, Dir: t.TempDir(), Program: build(t)}
+	b := &benchtest.Bench{Rounds: *rounds, Time: *length, Short: *rounds < 3, Dir: t.TempDir(), Program: build(t), Records: *records}
 	report := &benchtest.Report{Rounds: b.Rounds, Notes: benchtest.Notes()}
 	report.Machine, err = benchtest.ReadMachine(b.Dir)
 	require.NoError(t, err)

@@ -15,6 +15,7 @@ type Bench struct {
 	Short   bool          // only see that everything works: the figures mean nothing
 	Dir     string        // data lives below it
 	Program string        // the gateway as it ships
+	Records int           // of a full store, where one is measured; 0: 100,000
 }
 
 // Contest is what is measured side by side.

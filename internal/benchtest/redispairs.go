@@ -46,7 +46,7 @@ func openRedis(ctx context.Context, b *Bench, number int, server *redistest.Serv
 	if err != nil {
 		return Contest{}, err
 	}
-	s, err := redisstore.Open(ctx, redisstore.Options{URL: server.URL(), Pipeline: true})
+	s, err := redisstore.Open(ctx, redisstore.Options{URL: server.URL(), Pipeline: true, Timeout: patience})
 	if err != nil {
 		return Contest{}, err
 	}

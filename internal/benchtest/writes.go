@@ -79,9 +79,9 @@ func newWrites(ctx context.Context, store ledger.Store, sh shape) (*writes, erro
 	w := &writes{
 		shape:   sh,
 		store:   store,
-		claims:  dedupe.New(dedupe.Config{Store: store, Lease: 30 * time.Second, History: sh.history}),
 		request: noise(sealedOverhead + sh.body*8/3),
 	}
+	w.claims = w.rules(store)
 	for i := range 64 {
 		if sh.json {
 			w.answers = append(w.answers, invoices(sh.answer, i))
@@ -103,6 +103,10 @@ func newWrites(ctx context.Context, store ledger.Store, sh shape) (*writes, erro
 		w.tenants = append(w.tenants, t)
 	}
 	return w, nil
+}
+
+func (w *writes) rules(store ledger.Store) *dedupe.Claims {
+	return dedupe.New(dedupe.Config{Store: store, Lease: 30 * time.Second, History: w.shape.history})
 }
 
 // write is one claim on its way to its settle.
