@@ -78,6 +78,14 @@ func TestFullMemory(t *testing.T) {
 		require.ErrorContains(t, err, "OOM")
 		require.False(t, holds(t, s, scope, second.Put[0].Key))
 	})
+	t.Run("an identity bound anew is refused, whole", func(t *testing.T) {
+		binding := first.Put[0].Key
+		_, err := s.Apply(t.Context(), scope, ledger.Step{
+			Nonce: ledger.NewNonce(), At: s.Now(), Expect: []ledger.Expect{{Key: binding, Version: first.Nonce.Version()}},
+			Put: []ledger.Put{{Key: binding, Data: []byte("another")}},
+		})
+		require.ErrorContains(t, err, "OOM")
+	})
 	t.Run("what only records is refused", func(t *testing.T) {
 		_, err := s.Apply(t.Context(), scope, ledger.Step{
 			Nonce: ledger.NewNonce(), At: s.Now(), Rows: [][]byte{[]byte("row")},
@@ -91,7 +99,7 @@ func TestFullMemory(t *testing.T) {
 			Nonce:   ledger.NewNonce(),
 			At:      s.Now(),
 			Expect:  []ledger.Expect{{Key: action, Version: first.Nonce.Version()}},
-			Put:     []ledger.Put{{Key: action, Data: []byte("settled")}, {Key: ledger.Key{Kind: ledger.Answer, ID: "first"}, Data: []byte("answer")}},
+			Put:     []ledger.Put{{Key: action, Data: []byte("settled")}, {Key: ledger.Key{Kind: ledger.Answer, ID: "first"}, Data: []byte("answer")}, {Key: first.Put[0].Key, Data: first.Put[0].Data, Expires: s.Now().Add(time.Hour)}},
 			Delete:  []ledger.Key{{Kind: ledger.Request, ID: "first"}},
 			Unindex: first.Index[:1],
 			Rows:    [][]byte{[]byte("settled")},

@@ -76,16 +76,17 @@ func (s *Store) execute(ctx context.Context, ks keyspace, step ledger.Step) (_ l
 // the steps that end or carry on what has begun: without them a write whose
 // vendor has answered could not be settled, and one that was never sent could
 // not be given up. They change values that exist, so they add little. Steps
-// that begin something (bind an identity, put what must not have existed), or
-// that only record, are refused, and refused first: that is what keeps the
-// room for the others.
+// that begin something (bind an identity, having looked to what it was bound;
+// put what must not have existed), or that only record, are refused, and refused
+// first: that is what keeps the room for the others. What ends an action puts
+// its binding too, to give it an end, and does not look at it.
 func frees(step ledger.Step) bool {
 	begins := map[ledger.Key]bool{}
 	for _, e := range step.Expect {
-		begins[e.Key] = e.Version == ledger.Version{}
+		begins[e.Key] = e.Version == ledger.Version{} || e.Key.Kind == ledger.Binding
 	}
 	for _, p := range step.Put {
-		if p.Key.Kind == ledger.Binding || begins[p.Key] {
+		if begins[p.Key] {
 			return false
 		}
 	}

@@ -250,3 +250,10 @@ func readReply(r *bufio.Reader) (string, error) {
 		return rest, nil
 	}
 }
+
+// Configure adds configuration lines that hold from the next start on.
+func (s *Server) Configure(lines ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.config = append(s.config[:len(s.config):len(s.config)], lines...)
+}
