@@ -2,6 +2,7 @@ package redistest_test
 
 import (
 	"context"
+	"strconv"
 	"testing"
 	"time"
 
@@ -77,6 +78,33 @@ func TestMissingServerIsReported(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	_, err := redistest.Launch(t.TempDir())
 	require.ErrorContains(t, err, "redis-server is not installed")
+}
+
+// What a script takes for the time, and what the server expires keys by.
+func TestShift(t *testing.T) {
+	s, err := redistest.LaunchShifted(t.TempDir(), redistest.Durable()...)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Kill()) })
+	off := func() time.Duration {
+		seconds, err := strconv.ParseInt(do(t, s, "EVAL", "return redis.call('TIME')[1]", "0"), 10, 64)
+		require.NoError(t, err)
+		return time.Until(time.Unix(seconds, 0)).Round(10 * time.Second)
+	}
+	require.Zero(t, off())
+	do(t, s, "SET", "k", "v", "PX", "60000")
+	require.NoError(t, s.Shift(-time.Hour))
+	require.Equal(t, -time.Hour, off())
+	require.Equal(t, "v", do(t, s, "GET", "k"))
+	require.NoError(t, s.Shift(2*time.Hour))
+	require.Equal(t, 2*time.Hour, off())
+	require.Equal(t, "", do(t, s, "GET", "k"))
+	require.NoError(t, s.Kill())
+	require.NoError(t, s.Start())
+	require.Equal(t, 2*time.Hour, off(), "it holds over a restart")
+}
+
+func TestOnlyAServerLaunchedForItIsShifted(t *testing.T) {
+	require.Error(t, redistest.Start(t).Shift(time.Hour))
 }
 
 func do(t *testing.T, s *redistest.Server, args ...string) string {
