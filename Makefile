@@ -91,11 +91,11 @@ SEEDS ?= 20
 CALLS ?= 3600
 
 .PHONY: torture
-torture: redis-server ## Break everything around real gateways under load, and compare what is left (SEEDS, CALLS)
+torture: redis-server faketime ## Break everything around real gateways under load, and compare what is left (SEEDS, CALLS)
 	go test ./internal/torturetest -run '^TestTorture$$' -count=1 -v -timeout 80m -args -seeds=$(SEEDS) -calls=$(CALLS)
 
 .PHONY: controls
-controls: redis-server ## Take one protection out at a time and see that the tests or the rig notice
+controls: redis-server faketime ## Take one protection out at a time and see that the tests or the rig notice
 	@scripts/need.sh strace strace
 	go test -tags=controls ./internal/torturetest -run '^TestControls$$' -count=1 -v -timeout 40m
 

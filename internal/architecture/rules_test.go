@@ -34,6 +34,7 @@ func layers() []layer {
 		{pkg: "ledger"},
 		{pkg: "loss", may: "ledger"},
 		{pkg: "bootclock"},
+		{pkg: "torturetest/inside"}, // compiled into the gateways that the fault rig breaks
 		{pkg: "wire"},
 		{pkg: "seal"},
 		{pkg: "telemetry"},

@@ -22,6 +22,8 @@ type note struct {
 	requestID string
 	actionID  string
 	result    string
+	began     time.Time
+	ended     time.Time
 }
 
 // op is one write that somebody wants done once.
@@ -105,6 +107,8 @@ func (c *crowd) write(ctx context.Context, r *rand.Rand, o op) {
 		}
 		wait(ctx.Done(), time.Duration(20+r.IntN(200))*time.Millisecond)
 	}
+	// It gives up and does something else; else an outage would eat the run's calls.
+	wait(ctx.Done(), time.Duration(200+r.IntN(800))*time.Millisecond)
 }
 
 func (c *crowd) call(ctx context.Context, r *rand.Rand, o op, name string) note {
@@ -113,8 +117,9 @@ func (c *crowd) call(ctx context.Context, r *rand.Rand, o op, name string) note 
 	if r.IntN(15) == 0 {
 		patience = time.Duration(1+r.IntN(400)) * time.Millisecond
 	}
+	began := time.Now()
 	n := ask(ctx, c.client, c.gateways[r.IntN(len(c.gateways))].base(), c.key, o.body(name), patience)
-	n.op, n.other = o.name, name != o.name
+	n.op, n.other, n.began, n.ended = o.name, name != o.name, began, time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.notes = append(c.notes, n)

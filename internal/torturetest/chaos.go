@@ -15,6 +15,7 @@ type chaos struct {
 	gateways []*gateway
 	proxies  []*proxy          // one for each gateway; none with the embedded store
 	redis    *redistest.Server // nil with the embedded store
+	clocks   clocks
 
 	faults map[string]int
 	failed error // what could not be mended
@@ -22,21 +23,32 @@ type chaos struct {
 
 // run breaks things until ctx ends, then leaves everything mended.
 func (c *chaos) run(ctx context.Context, r *rand.Rand) {
+	if c.redis != nil {
+		for i := range c.gateways {
+			c.setOwn(r, i, i%2 == 1) // one is ahead and one behind, from the start
+		}
+	}
+	// No run is without a jump that must be noticed.
+	wait(ctx.Done(), between(r, 100*time.Millisecond, time.Second))
+	c.jump(ctx, r, between(r, 10*time.Minute, 2*time.Hour))
 	for ctx.Err() == nil && c.failed == nil {
 		wait(ctx.Done(), time.Duration(100+r.IntN(400))*time.Millisecond)
 		if ctx.Err() != nil {
-			return
+			break
 		}
 		c.one(ctx, r)
+	}
+	if c.failed == nil {
+		c.rest(context.WithoutCancel(ctx))
 	}
 }
 
 func (c *chaos) one(ctx context.Context, r *rand.Rand) {
 	i := r.IntN(len(c.gateways))
 	g := c.gateways[i]
-	pick := r.IntN(10)
+	pick := r.IntN(14)
 	if c.redis == nil {
-		pick = r.IntN(4)
+		pick = r.IntN(6)
 	}
 	switch pick {
 	case 0, 1:
@@ -52,12 +64,14 @@ func (c *chaos) one(ctx context.Context, r *rand.Rand) {
 		c.count("SIGTERM")
 		g.end(syscall.SIGTERM)
 		c.failed = g.start()
-	case 4:
+	case 4, 5, 8:
+		c.setClocks(ctx, r)
+	case 6:
 		c.count("redis killed")
 		_ = c.redis.Kill()
 		wait(ctx.Done(), time.Duration(r.IntN(800))*time.Millisecond)
 		c.failed = c.redis.Start()
-	case 5:
+	case 7:
 		c.count("redis stalled")
 		_ = c.redis.Pause()
 		wait(ctx.Done(), time.Duration(300+r.IntN(1500))*time.Millisecond)

@@ -21,6 +21,7 @@ type account struct {
 	arrivals []arrival
 	rows     []row
 	inFlight int // actions that are still in flight
+	barred   []span
 }
 
 // violations compares the accounts. Each line is a promise that was broken.
@@ -153,6 +154,10 @@ func (a *account) checkRows(bad func(string, ...any)) {
 		}
 	}
 	for _, n := range a.notes {
+		if slices.ContainsFunc(a.barred, func(s span) bool { return n.began.After(s.from) && n.ended.Before(s.to) }) &&
+			slices.Contains(requests[n.requestID], "claimed") {
+			bad("%s: claimed (%s) although every gateway had said that it claims nothing", n.op, n.requestID)
+		}
 		var want []string
 		switch {
 		case n.status == 200 && n.replayed:

@@ -2,6 +2,7 @@ package torturetest
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +15,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"holdfast.dev/gateway/internal/torturetest/inside"
 )
 
 const (
@@ -27,6 +30,7 @@ const (
 type gateway struct {
 	program, store, connectors string
 	extra                      []string
+	clock                      *clock
 
 	mu      sync.Mutex
 	cmd     *exec.Cmd
@@ -39,12 +43,9 @@ type gateway struct {
 
 // start runs the process and waits until it listens.
 func (g *gateway) start() error {
-	args := append([]string{"serve", "--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0", "--store=" + g.store,
+	cmd := g.command(append([]string{"serve", "--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0", "--store=" + g.store,
 		"--connectors-dir=" + g.connectors, "--egress-allow=127.0.0.0/8", "--drain-timeout=2s",
-		"--lease=" + lease.String(), "--store-timeout=700ms"}, g.extra...)
-	cmd := exec.Command(g.program, args...)
-	cmd.Env = append(os.Environ(), "GATEWAY_ADMIN_KEY="+adminKey, "GATEWAY_SECRET_KEY="+secretKey)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		"--lease=" + lease.String(), "--store-timeout=700ms"}, g.extra...)...)
 	out, err := cmd.StderrPipe()
 	if err != nil {
 		return fmt.Errorf("start gateway: %w", err)
@@ -81,6 +82,41 @@ func (g *gateway) start() error {
 	defer g.mu.Unlock()
 	g.cmd, g.gone, g.url, g.admin, g.stopped = cmd, gone, "http://"+public, "http://"+admin, false
 	return nil
+}
+
+// command is the program with what every command of it needs.
+func (g *gateway) command(args ...string) *exec.Cmd {
+	cmd := exec.Command(g.program, args...)
+	cmd.Env = append(os.Environ(), "GATEWAY_ADMIN_KEY="+adminKey, "GATEWAY_SECRET_KEY="+secretKey, inside.Clock+"="+g.clock.name())
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return cmd
+}
+
+// acceptLoss accepts that writes since a time may be unknown to a store.
+func (g *gateway) acceptLoss(store, from string) error {
+	args := append([]string{"store", "accept-loss", "--from=" + from, "--store=" + store}, g.extra...)
+	if out, err := g.command(args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("accept loss: %w: %s", err, out)
+	}
+	return nil
+}
+
+// ready asks the gateway whether it would claim, and if not, why.
+func (g *gateway) ready() (bool, string) {
+	g.mu.Lock()
+	url := g.admin
+	g.mu.Unlock()
+	client := http.Client{Timeout: 5 * time.Second}
+	resp, err := client.Get(url + "/readyz")
+	if err != nil {
+		return false, err.Error()
+	}
+	defer func() { _ = resp.Body.Close() }()
+	raw, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return false, err.Error()
+	}
+	return resp.StatusCode == http.StatusOK, string(raw)
 }
 
 func (g *gateway) read(out io.Reader, addrs chan<- [2]string) {
@@ -136,6 +172,28 @@ func (g *gateway) end(s syscall.Signal) {
 	wait(gone, 15*time.Second)
 	_ = cmd.Process.Kill()
 	<-gone
+}
+
+// atRest collects garbage and reads what the gateway then holds.
+func (g *gateway) atRest(ctx context.Context) (map[string]float64, error) {
+	const collected = "go_memstats_last_gc_time_seconds"
+	before, err := g.gauges(collected)
+	if err != nil {
+		return nil, err
+	}
+	g.signal(inside.Collect)
+	for range 100 {
+		now, err := g.gauges(collected, goroutines, descriptors, memory)
+		if err != nil {
+			return nil, err
+		}
+		if now[collected] != before[collected] {
+			delete(now, collected)
+			return now, nil
+		}
+		wait(ctx.Done(), 20*time.Millisecond)
+	}
+	return nil, errors.New("the gateway collects no garbage")
 }
 
 // gauges reads numbers from the metrics.

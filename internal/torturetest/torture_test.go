@@ -3,7 +3,6 @@ package torturetest_test
 import (
 	"flag"
 	"maps"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -15,17 +14,16 @@ import (
 )
 
 var (
-	seeds   = flag.Int("seeds", 1, "how many seeds to play on each store")
-	first   = flag.Uint64("first-seed", 1, "the first of them")
-	calls   = flag.Int("calls", 600, "calls of do for each seed and store")
-	agents  = flag.Int("agents", 24, "agents that call at the same time")
-	overlay = flag.String("overlay", "", "go build -overlay file, for a gateway without one of its protections")
+	seeds  = flag.Int("seeds", 1, "how many seeds to play on each store")
+	first  = flag.Uint64("first-seed", 1, "the first of them")
+	calls  = flag.Int("calls", 600, "calls of do for each seed and store")
+	agents = flag.Int("agents", 24, "agents that call at the same time")
 )
 
 // TestTorture plays seeds on both stores and prints what it did. `make torture`
 // plays many.
 func TestTorture(t *testing.T) {
-	program := build(t, *overlay)
+	program := build(t)
 	for _, store := range []string{"embedded", "redis"} {
 		t.Run(store, func(t *testing.T) {
 			var all torturetest.Report
@@ -62,15 +60,12 @@ func TestTorture(t *testing.T) {
 	}
 }
 
-// build makes the gateway as it ships.
-func build(t *testing.T, overlay string) string {
+// build makes the gateway, without one of its protections if told so.
+func build(t *testing.T, edits ...torturetest.Edit) string {
 	t.Helper()
-	program := filepath.Join(t.TempDir(), "gateway")
-	args := []string{"build", "-o", program}
-	if overlay != "" {
-		args = append(args, "-overlay", overlay)
-	}
-	out, err := exec.Command("go", append(args, "holdfast.dev/gateway/cmd/gateway")...).CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	root, err := filepath.Abs("../..")
+	require.NoError(t, err)
+	program, err := torturetest.Build(root, t.TempDir(), edits...)
+	require.NoError(t, err)
 	return program
 }
