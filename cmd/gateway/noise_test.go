@@ -95,7 +95,7 @@ func makeNoise(in io.Reader, out io.Writer) {
 	go func() {
 		_ = http.Serve(vendor, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			if slow.Load() {
-				time.Sleep(slowVendor)
+				<-time.After(slowVendor)
 			}
 			w.Header().Set("Content-Type", "application/json")
 			_, _ = io.WriteString(w, `{"arrival":1}`)
