@@ -79,10 +79,21 @@ func (s *Service) claim(ctx context.Context, req Request, c *course) (*write, de
 		if e != nil {
 			return nil, dedupe.Claimed{}, s.deny(ctx, req, e)
 		}
+		at := time.Now()
+		claimed, known, err := s.replay(ctx, w)
+		if err != nil {
+			c.verdict = verdictStoreError
+			return nil, claimed, s.claimFailure(w, err)
+		}
+		if known {
+			c.verdict, c.claim = string(claimed.Verdict), c.claim+time.Since(at)
+			s.metrics.claims.WithLabelValues(c.verdict).Inc()
+			return w, claimed, nil
+		}
 		s.prepare(ctx, w)
 		s.admit(w)
-		at := time.Now()
-		claimed, err := s.claimOnce(ctx, w)
+		at = time.Now()
+		claimed, err = s.claimOnce(ctx, w)
 		c.claim += time.Since(at)
 		w.charge(claimed, err)
 		if errors.Is(err, dedupe.ErrGuard) {
@@ -115,6 +126,28 @@ func (s *Service) claim(ctx context.Context, req Request, c *course) (*write, de
 	// the tenant has changed since it was remembered. The repeat is told how.
 	s.keys.Forget(req.Principal.KeyID)
 	return nil, dedupe.Claimed{}, fail(StoreUnavailable, "the key, tenant or connection was changed just now; nothing was sent, repeat the same request").after(time.Second)
+}
+
+// replay answers for a write that is remembered as settled, before another is
+// prepared in its place.
+func (s *Service) replay(ctx context.Context, w *write) (claimed dedupe.Claimed, known bool, err error) {
+	if w.req.DryRun {
+		return dedupe.Claimed{}, false, nil
+	}
+	cl := dedupe.Claim{
+		Scope:    w.req.Principal.Scope,
+		Identity: w.ident.Identity, Fingerprint: w.ident.Fingerprint,
+		RetryRefused: w.req.RetryRefused,
+		Scribe:       s.scribe(ctx, w.req),
+	}
+	_, cl.Basis = w.conditions()
+	at := time.Now()
+	if claimed, known, err = s.claims.Replay(context.WithoutCancel(ctx), cl); known || err != nil {
+		_, span := s.tracer.Start(ctx, "claim", trace.WithTimestamp(at)) // there will be no other
+		spanClaim(span, claimed, err)
+		span.End()
+	}
+	return claimed, known, err
 }
 
 func (s *Service) claimOnce(ctx context.Context, w *write) (claimed dedupe.Claimed, err error) {

@@ -46,6 +46,9 @@ func spanDo(span trace.Span, req Request, r Reply, e *Error) {
 }
 
 func spanClaim(span trace.Span, c dedupe.Claimed, err error) {
+	if !span.IsRecording() {
+		return
+	}
 	verdict := string(c.Verdict)
 	if err != nil {
 		verdict = "failed"
@@ -54,6 +57,9 @@ func spanClaim(span trace.Span, c dedupe.Claimed, err error) {
 }
 
 func spanVendor(span trace.Span, x wire.Exchange) {
+	if !span.IsRecording() {
+		return
+	}
 	span.SetAttributes(attribute.String("holdfast.phase", string(x.Phase)), attribute.String("holdfast.reason", x.Reason))
 	if x.Status != 0 {
 		span.SetAttributes(attribute.Int("http.response.status_code", x.Status))
@@ -61,6 +67,9 @@ func spanVendor(span trace.Span, x wire.Exchange) {
 }
 
 func spanSettle(span trace.Span, f finding) {
+	if !span.IsRecording() {
+		return
+	}
 	span.SetAttributes(attribute.String("holdfast.outcome", f.word()))
 }
 

@@ -156,8 +156,11 @@ func (c *Claims) Claim(ctx context.Context, cl Claim) (Claimed, error) {
 		case res.Voided:
 			return Claimed{}, errContended
 		case res.Applied:
-			if d.claimed.Verdict == Replayed && len(res.Counters) == 1 {
-				d.claimed.Replays = res.Counters[0]
+			if d.claimed.Verdict == Replayed {
+				c.recent.put(recentKey{cl.Scope, cl.Identity}, settledView{binding: v.binding, bound: *v.bound, answer: v.answer})
+				if len(res.Counters) == 1 {
+					d.claimed.Replays = res.Counters[0]
+				}
 			}
 			if d.acquires && len(res.Counters) == 1 {
 				d.claimed.Tally = res.Counters[0]

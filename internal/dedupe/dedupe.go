@@ -75,12 +75,13 @@ type Config struct {
 	History time.Duration
 }
 
-// Claims applies the rules over one store. It keeps no state of its own and
-// may be used from many goroutines and many processes at once.
+// Claims applies the rules over one store. It may be used from many goroutines and
+// many processes at once: what it remembers saves a read and decides nothing.
 type Claims struct {
 	store   ledger.Store
 	lease   time.Duration
 	history time.Duration
+	recent  recent
 }
 
 // New returns the rules over a store.

@@ -100,6 +100,12 @@ func (c *Claims) Settle(ctx context.Context, h *Handle, st Settlement) (*Record,
 		}
 		if res.Applied {
 			h.Record, h.version = rec, s.Nonce.Version()
+			if err == nil && (rec.State == Succeeded || rec.State == Refused) {
+				// The step put the binding, too (rebind).
+				c.recent.put(recentKey{h.Scope, rec.Identity}, settledView{
+					binding: h.version, bound: stored{Record: rec, version: h.version}, answer: st.Answer,
+				})
+			}
 			return rec, err
 		}
 		next, ok, decodeErr := recordIn(res.Snapshot, h.Record.ID)

@@ -95,8 +95,18 @@ func (m *model) claim(t *rapid.T) {
 	if !may {
 		opts = append(opts, mayNotAcquire)
 	}
-	got, err := m.f.claims.Claim(m.f.Context(), m.f.newClaim(r, opts...))
-	require.NoError(t, err)
+	cl := m.f.newClaim(r, opts...)
+	var got dedupe.Claimed
+	var known bool
+	var err error
+	if rapid.Bool().Draw(t, "remembered") {
+		got, known, err = m.f.claims.Replay(m.f.Context(), cl)
+		require.NoError(t, err)
+	}
+	if !known {
+		got, err = m.f.claims.Claim(m.f.Context(), cl)
+		require.NoError(t, err)
+	}
 	before := m.bound[r.identity()]
 	want := m.verdict(r, got, retry, twice, may)
 	t.Logf("%s", got.Verdict)

@@ -37,6 +37,7 @@ func Run(t *testing.T, open func(t *testing.T) ledgertest.Harness) {
 		cases []testCase
 	}{
 		{"claim", claimCases()},
+		{"replay", replayCases()},
 		{"dry run", dryRunCases()},
 		{"twins", twinCases()},
 		{"settle", settleCases()},
