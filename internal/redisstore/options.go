@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -27,7 +28,11 @@ type Options struct {
 	// URL is redis:// or, with TLS, rediss://[user:password@]host[:port][/db],
 	// with these query parameters: addr=host:port (repeated) for further nodes
 	// or sentinels, mode=cluster or mode=sentinel, and with the latter
-	// master=NAME.
+	// master=NAME and, where sentinels ask for them, sentinel_user=NAME and
+	// sentinel_password=WORD. With TLS, for all nodes and sentinels: cert=FILE
+	// and key=FILE in PEM, shown to servers that ask for a certificate, and
+	// server_name=NAME, what theirs must be made out to (else the name or address
+	// each is dialled by).
 	URL string
 
 	// Timeout bounds each call of the store, whatever it does; zero means 2 s.
@@ -123,9 +128,16 @@ func topology(t *redis.UniversalOptions, query string) error {
 		return errors.New("the query of the URL cannot be parsed")
 	}
 	for name := range q {
-		if name != "addr" && name != "mode" && name != "master" {
+		if !slices.Contains(parameters(), name) {
 			return fmt.Errorf("the URL has an unknown parameter %q", name)
 		}
+	}
+	if err := secure(t, q); err != nil {
+		return err
+	}
+	t.SentinelUsername, t.SentinelPassword = q.Get("sentinel_user"), q.Get("sentinel_password")
+	if t.SentinelUsername+t.SentinelPassword != "" && q.Get("mode") != "sentinel" {
+		return errors.New("sentinel_user and sentinel_password need mode=sentinel")
 	}
 	for _, addr := range q["addr"] {
 		t.Addrs = append(t.Addrs, withPort(addr, ""))
@@ -146,6 +158,34 @@ func topology(t *redis.UniversalOptions, query string) error {
 		t.IsClusterMode = mode == "cluster"
 		return nil
 	}
+}
+
+func parameters() []string {
+	return []string{"addr", "mode", "master", "sentinel_user", "sentinel_password", "cert", "key", "server_name"}
+}
+
+// secure reads what the query says of TLS.
+func secure(t *redis.UniversalOptions, q url.Values) error {
+	cert, key, name := q.Get("cert"), q.Get("key"), q.Get("server_name")
+	if cert+key+name == "" {
+		return nil
+	}
+	if t.TLSConfig == nil {
+		return errors.New("cert, key and server_name need rediss://")
+	}
+	t.TLSConfig.ServerName = name
+	if (cert == "") != (key == "") {
+		return errors.New("cert and key belong together")
+	}
+	if cert == "" {
+		return nil
+	}
+	pair, err := tls.LoadX509KeyPair(cert, key)
+	if err != nil {
+		return fmt.Errorf("read the client certificate: %w", err)
+	}
+	t.TLSConfig.Certificates = []tls.Certificate{pair}
+	return nil
 }
 
 func withPort(host, byDefault string) string {

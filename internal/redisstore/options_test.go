@@ -47,20 +47,24 @@ func TestTarget(t *testing.T) {
 
 func TestTargetRefuses(t *testing.T) {
 	for url, why := range map[string]string{
-		"":                                    "redis://",
-		"http://host":                         "redis://",
-		"redis://user:sentinel@ho st":         "cannot be parsed",
-		"redis://:sentinel@host:port":         "cannot be parsed",
-		"redis://host/x":                      "database number",
-		"redis://host/-1":                     "database number",
-		"redis://host?nonsense=1":             "unknown parameter",
-		"redis://host?mode=ring":              "mode must be",
-		"redis://host?mode=sentinel":          "master=NAME",
-		"redis://host?master=m":               "mode=sentinel",
-		"redis://host/1?mode=cluster":         "database 0",
-		"redis://host?addr=b":                 "several addresses",
-		"redis://host?addr=%zz":               "query",
-		"redis://host?mode=cluster&read_only": "unknown parameter",
+		"":                                        "redis://",
+		"http://host":                             "redis://",
+		"redis://user:sentinel@ho st":             "cannot be parsed",
+		"redis://:sentinel@host:port":             "cannot be parsed",
+		"redis://host/x":                          "database number",
+		"redis://host/-1":                         "database number",
+		"redis://host?nonsense=1":                 "unknown parameter",
+		"redis://host?mode=ring":                  "mode must be",
+		"redis://host?mode=sentinel":              "master=NAME",
+		"redis://host?master=m":                   "mode=sentinel",
+		"redis://host/1?mode=cluster":             "database 0",
+		"redis://host?addr=b":                     "several addresses",
+		"redis://host?addr=%zz":                   "query",
+		"redis://host?mode=cluster&read_only":     "unknown parameter",
+		"redis://host?sentinel_password=sentinel": "mode=sentinel",
+		"redis://host?server_name=a":              "rediss://",
+		"rediss://host?cert=a":                    "belong together",
+		"rediss://host?cert=a&key=b":              "client certificate",
 	} {
 		_, err := Options{URL: url}.target()
 		require.ErrorContains(t, err, why, url)

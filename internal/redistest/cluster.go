@@ -16,6 +16,12 @@ const slots = 16384
 // the slots spread evenly, and stops it when the test ends.
 func StartCluster(t testing.TB, masters int, config ...string) []*Server {
 	t.Helper()
+	return StartClusterOf(t, masters, func(int) []string { return config })
+}
+
+// StartClusterOf is [StartCluster] with a configuration for each node.
+func StartClusterOf(t testing.TB, masters int, config func(node int) []string) []*Server {
+	t.Helper()
 	nodes := make([]*Server, masters)
 	bus := make([]int, masters)
 	for i := range nodes {
@@ -24,7 +30,7 @@ func StartCluster(t testing.TB, masters int, config ...string) []*Server {
 			t.Fatal(err)
 		}
 		bus[i] = port
-		nodes[i] = Start(t, append([]string{"cluster-enabled yes", "cluster-port " + strconv.Itoa(port)}, config...)...)
+		nodes[i] = Start(t, append([]string{"cluster-enabled yes", "cluster-port " + strconv.Itoa(port)}, config(i)...)...)
 	}
 	if err := join(nodes, bus, func(s *Server, args ...string) (string, error) {
 		return s.Do(t.Context(), args...)
