@@ -139,6 +139,13 @@ AGAINST    ?=
 bench: redis-server ## Measure against a reverse proxy, a JSON echo, a raw log, redis-benchmark (ROUNDS, ROUND_TIME, WHICH)
 	go test ./internal/benchtest -run '^TestBench$$' -v -count=1 -timeout=60m -args -rounds=$(ROUNDS) -time=$(ROUND_TIME) -which='$(WHICH)' -records=$(RECORDS) -against='$(abspath $(AGAINST))'
 
+# Ten million need about 25 GB of disk: GROWTH=0,1000000,10000000.
+GROWTH ?= 0,1000000
+
+.PHONY: bench-growth
+bench-growth: redis-server ## See how the stores fare as records, tenants, callers and sizes grow (GROWTH)
+	go test ./internal/benchtest -run '^TestGrowth$$' -v -count=1 -timeout=180m -args -growth -time=$(ROUND_TIME) -growth-records=$(GROWTH)
+
 .PHONY: lint
 lint: lint-go lint-mod lint-openapi ## Run every linter
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -56,10 +55,8 @@ func expireAtOnce(ctx context.Context, b *Bench, count int) (sample Sample, err 
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	var ahead atomic.Int64
-	f, err := newStoreFolder(ctx, filepath.Join(dir, "store"), shape{}, pebblestore.Options{
-		Clock: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) },
-	})
+	var turned clockwork
+	f, err := newStoreFolder(ctx, filepath.Join(dir, "store"), shape{}, pebblestore.Options{Clock: turned.now})
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +70,7 @@ func expireAtOnce(ctx context.Context, b *Bench, count int) (sample Sample, err 
 	if err != nil {
 		return nil, err
 	}
-	ahead.Store(int64(ends))
+	turned.turn(ends)
 	during, err := together(ctx, 16, expiring(count), own)
 	if err != nil {
 		return nil, err
