@@ -24,6 +24,7 @@ const (
 	roleProxy  = "proxy"  // httputil.ReverseProxy to the vendor named on its first line of input
 	roleEcho   = "echo"   // decodes a request like do's and encodes it again
 	roleLoad   = "load"   // reads plans, a line each, and answers outcomes
+	roleFiller = "filler" // fills the store named on its first line, and then waits to be killed
 )
 
 // PlayRole makes this process be the one that the environment asks for, until its
@@ -39,6 +40,9 @@ func PlayRole() bool {
 		serve(func(l net.Listener) { _ = http.Serve(l, proxy) })
 	case roleEcho:
 		serve(func(l net.Listener) { _ = http.Serve(l, http.HandlerFunc(echo)) })
+	case roleFiller:
+		what, _ := in.ReadString('\n')
+		fmt.Println(fillStore(what)) //nolint:forbidigo // the role's own standard output is how it is asked
 	case roleLoad:
 		for {
 			line, err := in.ReadBytes('\n')
