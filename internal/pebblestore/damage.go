@@ -134,9 +134,12 @@ func (c *closedLogs) Unwrap() vfs.FS { return c.FS }
 
 // The mark at the end of a closed log is the header of an empty chunk that bears
 // the number of the log to come: checksum(4) size(2) type(1) number(4). Chunks
-// do not cross blocks.
+// do not cross blocks, and what is left of a block that has no room for the header
+// of a chunk stays empty. That header is longer than the mark, except in the log
+// that the engine begins a new folder with.
 const (
 	logBlock       = 32 << 10
+	logHeader      = 19
 	logTrailer     = 11
 	logTrailerType = 5
 )
@@ -151,22 +154,25 @@ func checkClosed(disk vfs.FS, path string) error {
 	if err != nil {
 		return fmt.Errorf("read log %s: %w", name, err)
 	}
-	if left := logBlock - end%logBlock; left < logTrailer {
-		end += left
-	}
 	f, err := disk.Open(path)
 	if err != nil {
 		return fmt.Errorf("read log %s: %w", name, err)
 	}
 	defer func() { _ = f.Close() }() // it was only read
-	mark := make([]byte, logTrailer)
-	if _, err := f.ReadAt(mark, end); err != nil && !errors.Is(err, io.EOF) {
-		return fmt.Errorf("read log %s: %w", name, err)
+	places := []int64{end}
+	if left := logBlock - end%logBlock; left < logHeader {
+		places = append(places, end+left)
 	}
-	if mark[6] != logTrailerType || binary.LittleEndian.Uint32(mark[7:]) != uint32(num)+1 {
-		return fmt.Errorf("%w: log %s was cut at byte %d; put a copy of the folder back", ErrDamaged, name, end)
+	for _, at := range places {
+		mark := make([]byte, logTrailer)
+		if _, err := f.ReadAt(mark, at); err != nil && !errors.Is(err, io.EOF) {
+			return fmt.Errorf("read log %s: %w", name, err)
+		}
+		if mark[6] == logTrailerType && binary.LittleEndian.Uint32(mark[7:]) == uint32(num)+1 {
+			return nil
+		}
 	}
-	return nil
+	return fmt.Errorf("%w: log %s was cut at byte %d; put a copy of the folder back", ErrDamaged, name, end)
 }
 
 // logEnd is where the last record of a log ends.
