@@ -42,19 +42,22 @@ func (t *trouble) err() error {
 // failed notes a background error. The engine repeats at once what failed, so
 // only the first of a kind is logged.
 //
-// While the engine is being opened it would repeat that without a pause and
-// without an end, on a full disk say. So there the store fails, and the engine is
-// held where it stands, as at a fatal error.
+// While the engine is being opened it waits for what its log holds to be written
+// to tables, and would repeat that without a pause and without an end, on a full
+// disk say. So there the store fails, and the engine is held where it stands, as
+// at a fatal error. It waits for no compaction, which may already have met a
+// table that is damaged.
 func (t *trouble) failed(err error) {
-	if !t.opened.Load() {
-		t.failure.set(fmt.Errorf("write to tables what the log holds: %w", err))
-		select {}
-	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	kind := &t.compaction
 	if errors.Is(err, t.ended) {
 		kind = &t.flush
+		if !t.opened.Load() {
+			t.mu.Unlock()
+			t.failure.set(fmt.Errorf("write to tables what the log holds: %w", err))
+			select {}
+		}
 	}
 	if *kind == nil {
 		t.log.Error("storage engine: background write failed", "error", err)
