@@ -28,6 +28,8 @@ type Growth struct {
 	Sizes   []int // of bodies, and of answers
 	Expire  int   // records a second that end while pairs are measured
 
+	Log func(row string) // is told each row as soon as it is measured
+
 	out strings.Builder
 }
 
@@ -40,8 +42,10 @@ func (g *Growth) Run(ctx context.Context) (string, error) {
 
 func (g *Growth) row(what string, value any, e effort) {
 	s := e.sample()
-	fmt.Fprintf(&g.out, "| %s | %v | %s | %s | %s | %s |\n", what, value,
+	row := fmt.Sprintf("| %s | %v | %s | %s | %s | %s |", what, value,
 		number(s["per_s"]), number(s["p50_ms"]), number(s["p99_ms"]), number(s["cpu_us"]))
+	g.Log(row)
+	g.out.WriteString(row + "\n")
 }
 
 // usual is how many callers there are where their number is not what grows.

@@ -21,7 +21,7 @@ var (
 // TestGrowth prints the table of growth in docs/performance.md; `make bench-growth`.
 func TestGrowth(t *testing.T) {
 	g := &benchtest.Growth{
-		Time: 50 * time.Millisecond, Dir: t.TempDir(), Records: []int{0, 250}, OnRedis: []int{0, 250},
+		Log: func(row string) { t.Log(row) }, Time: 50 * time.Millisecond, Dir: t.TempDir(), Records: []int{0, 250}, OnRedis: []int{0, 250},
 		Tenants: []int{3}, Callers: []int{10}, Sizes: []int{1 << 10}, Expire: 10,
 	}
 	if *grow {

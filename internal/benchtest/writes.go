@@ -5,8 +5,10 @@ import (
 	crand "crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"holdfast.dev/gateway/internal/audit"
@@ -89,20 +91,31 @@ func newWrites(ctx context.Context, store ledger.Store, sh shape) (*writes, erro
 			w.answers = append(w.answers, noise(sh.answer))
 		}
 	}
-	for i := range sh.tenants {
-		t := tenant{name: fmt.Sprintf("%s-%05d", sh.name, i)}
-		t.scope = ledger.ScopeOf(t.name)
-		step := ledger.Step{Nonce: ledger.NewNonce(), At: store.Now()}
+	w.tenants = make([]tenant, sh.tenants)
+	var next atomic.Int64
+	return w, times(ctx, sh.tenants, func(ctx context.Context) (err error) {
+		i := next.Add(1) - 1
+		w.tenants[i], err = w.create(ctx, fmt.Sprintf("%s-%05d", sh.name, i))
+		return err
+	})
+}
+
+// create puts what the guards of a tenant's claims stand for.
+func (w *writes) create(ctx context.Context, name string) (tenant, error) {
+	t := tenant{name: name, scope: ledger.ScopeOf(name)}
+	for range 10 { // a step can come too late for its own time on a busy machine
+		step := ledger.Step{Nonce: ledger.NewNonce(), At: w.store.Now()}
+		t.guards = nil
 		for _, k := range []ledger.Key{{Kind: ledger.Tenant}, {Kind: ledger.APIKey, ID: "key_0123456789"}, {Kind: ledger.Connection, ID: "billing"}} {
 			step.Put = append(step.Put, ledger.Put{Key: k, Data: noise(200)})
 			t.guards = append(t.guards, ledger.Expect{Key: k, Version: step.Nonce.Version()})
 		}
-		if res, err := store.Apply(ctx, t.scope, step); err != nil || !res.Applied {
-			return nil, fmt.Errorf("create tenant: applied %t: %w", res.Applied, err)
+		res, err := w.store.Apply(ctx, t.scope, step)
+		if err != nil || res.Applied {
+			return t, err
 		}
-		w.tenants = append(w.tenants, t)
 	}
-	return w, nil
+	return t, errors.New("create tenant: not applied")
 }
 
 func (w *writes) rules(store ledger.Store) *dedupe.Claims {
