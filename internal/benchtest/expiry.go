@@ -105,7 +105,7 @@ func reopening(t testing.TB, b *Bench) Contest {
 // reopen has a process fill a store and kills it, and opens the store twice: as it
 // was left, and after it was closed.
 func reopen(t testing.TB, b *Bench, count int) (closed, killed time.Duration, err error) {
-	dir, err := os.MkdirTemp(b.Dir, "reopen")
+	dir, err := os.MkdirTemp(b.Dir, "reopen") //nolint:usetesting // it goes with the round, not with the test
 	if err != nil {
 		return 0, 0, err
 	}

@@ -133,16 +133,16 @@ type write struct {
 func (w *writes) claim(ctx context.Context) (write, error) {
 	t := &w.tenants[rand.IntN(len(w.tenants))]
 	fresh := write{t: t, scribe: w.scribe(t)}
-	print := sha256.Sum256(binary.BigEndian.AppendUint64(nil, rand.Uint64()))
+	own := sha256.Sum256(binary.BigEndian.AppendUint64(nil, rand.Uint64()))
 	got, err := w.claims.Claim(ctx, dedupe.Claim{
-		Scope: t.scope, Identity: print, Fingerprint: print, Source: identity.Derived,
+		Scope: t.scope, Identity: own, Fingerprint: own, Source: identity.Derived,
 		KeyID: "key_0123456789", RequestID: "req_01JZ0000000000000000000000",
 		ID: dedupe.NewActionID(w.store.Now()), Owner: dedupe.NewOwner(),
 		Guard: t.guards, MayAcquire: true, Tally: limits.Tally, Scribe: fresh.scribe,
 		Draft: func(time.Time, string) (dedupe.Draft, error) {
 			return dedupe.Draft{
 				ConnectionID: "con_01JZ0000000000000000000000", Connection: "billing", Action: "create_invoice",
-				Connector: "sandbox@1.0.0", ConnectorSum: print, Marker: "0123456789abcdef0123456789abcdef",
+				Connector: "sandbox@1.0.0", ConnectorSum: own, Marker: "0123456789abcdef0123456789abcdef",
 				VendorKey: "0123456789abcdef0123456789abcdef", VendorKeyLife: 24 * time.Hour,
 				Timeout: 20 * time.Second, Window: w.shape.window, Request: w.request,
 			}, nil
