@@ -70,11 +70,12 @@ func (s *Service) do(ctx context.Context, req Request, c *course) (Reply, *Error
 // changes between the reading of it and the claim: nothing is claimed on a
 // connection, with a key or for a tenant that is not as it was read.
 func (s *Service) claim(ctx context.Context, req Request, c *course) (*write, dedupe.Claimed, *Error) {
+	fresh := false
 	for range guardTries {
-		w, e := s.identify(ctx, req)
+		w, e := s.identify(ctx, req, fresh)
 		if e != nil && w != nil && w.recalled {
 			s.accounts.Forget(req.Principal.Scope, req.Connection)
-			w, e = s.identify(ctx, req) // what is remembered is no ground to say no
+			w, e = s.identify(ctx, req, true) // what is remembered is no ground to say no
 		}
 		if e != nil {
 			return nil, dedupe.Claimed{}, s.deny(ctx, req, e)
@@ -98,12 +99,14 @@ func (s *Service) claim(ctx context.Context, req Request, c *course) (*write, de
 		w.charge(claimed, err)
 		if errors.Is(err, dedupe.ErrGuard) {
 			s.accounts.Forget(req.Principal.Scope, req.Connection)
+			fresh = true // another call may have it remembered again already, as it was
 			continue
 		}
 		var refused *Error
 		if errors.As(err, &refused) { // a draft that could not be made
 			if w.recalled {
 				s.accounts.Forget(req.Principal.Scope, req.Connection)
+				fresh = true
 				continue
 			}
 			return nil, claimed, s.deny(ctx, req, refused)
@@ -122,7 +125,7 @@ func (s *Service) claim(ctx context.Context, req Request, c *course) (*write, de
 		}
 		return w, claimed, nil
 	}
-	// It is not the connection then, which was read afresh each time: the key or
+	// It is not the connection then, which was read afresh: the key or
 	// the tenant has changed since it was remembered. The repeat is told how.
 	s.keys.Forget(req.Principal.KeyID)
 	return nil, dedupe.Claimed{}, fail(StoreUnavailable, "the key, tenant or connection was changed just now; nothing was sent, repeat the same request").after(time.Second)

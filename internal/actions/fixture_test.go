@@ -375,6 +375,7 @@ type accounts struct {
 	getErr   error
 	credsErr error
 	stale    *connections.Connection // what is remembered, until it is forgotten
+	stubborn bool                    // it is remembered again at once
 }
 
 func (a *accounts) Recall(ctx context.Context, scope ledger.Scope, name string) (connections.Connection, bool, error) {
@@ -391,7 +392,9 @@ func (a *accounts) Recall(ctx context.Context, scope ledger.Scope, name string) 
 func (a *accounts) Forget(ledger.Scope, string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.stale = nil
+	if !a.stubborn {
+		a.stale = nil
+	}
 }
 
 func (a *accounts) Get(_ context.Context, _ ledger.Scope, name string) (connections.Connection, error) {

@@ -194,7 +194,6 @@ func TestAGuardThatFailsForgetsTheKey(t *testing.T) {
 // TestNothingRestsOnAConnectionThatIsOnlyRemembered: whatever was remembered of a
 // connection, a `do` is answered as it is now.
 func TestNothingRestsOnAConnectionThatIsOnlyRemembered(t *testing.T) {
-	version := ledger.NewNonce().Version()
 	for name, stale := range map[string]func(*connections.Connection){
 		"an older one":          func(*connections.Connection) {},
 		"one that was paused":   func(c *connections.Connection) { c.Paused = true },
@@ -202,40 +201,47 @@ func TestNothingRestsOnAConnectionThatIsOnlyRemembered(t *testing.T) {
 		"one without an action": func(c *connections.Connection) { c.Connector = "nothing@1" },
 		"what cannot be done":   func(c *connections.Connection) { c.Uncorrelated = true },
 	} {
-		t.Run(name, func(t *testing.T) {
-			f := newFixture(t)
-			remember := func() {
-				c := f.accounts.conn
-				c.Version = version
-				stale(&c)
-				f.accounts.stale = &c
-			}
-			f.catalog.missing = "nothing@1"
-			action := f.fake.SpecValue.Actions["create_thing"]
-			action.MarkerFixed = true
-			f.fake.SpecValue.Actions["create_thing"] = action
-			remember()
-			require.Equal(t, "execute", f.succeeds(`{}`, dryRun).Would)
-			remember()
-			first := f.succeeds(`{}`)
-			require.False(t, first.Replayed)
-			remember()
-			again := f.succeeds(`{}`)
-			require.True(t, again.Replayed)
-			require.Equal(t, first.Record.ID, again.Record.ID)
-			remember()
-			require.Equal(t, "replay", f.succeeds(`{}`, dryRun).Would)
-			require.Equal(t, 1, f.vendor.sends())
-			require.Equal(t, []string{"claimed", "succeeded", "replayed"}, f.events(), "a second look leaves no row")
-
-			remember()
-			f.accounts.getErr = connections.ErrNotFound
-			f.fails(actions.UnknownConnection, `{}`)
-			remember()
-			f.fails(actions.UnknownConnection, `{"n":2}`)
-			require.Equal(t, 1, f.vendor.sends())
-		})
+		restsOnNothing(t, name, stale, false)
+		restsOnNothing(t, name+", remembered again at once", stale, true)
 	}
+}
+
+func restsOnNothing(t *testing.T, name string, stale func(*connections.Connection), stubborn bool) {
+	t.Run(name, func(t *testing.T) {
+		f := newFixture(t)
+		f.accounts.stubborn = stubborn
+		version := ledger.NewNonce().Version()
+		remember := func() {
+			c := f.accounts.conn
+			c.Version = version
+			stale(&c)
+			f.accounts.stale = &c
+		}
+		f.catalog.missing = "nothing@1"
+		action := f.fake.SpecValue.Actions["create_thing"]
+		action.MarkerFixed = true
+		f.fake.SpecValue.Actions["create_thing"] = action
+		remember()
+		require.Equal(t, "execute", f.succeeds(`{}`, dryRun).Would)
+		remember()
+		first := f.succeeds(`{}`)
+		require.False(t, first.Replayed)
+		remember()
+		again := f.succeeds(`{}`)
+		require.True(t, again.Replayed)
+		require.Equal(t, first.Record.ID, again.Record.ID)
+		remember()
+		require.Equal(t, "replay", f.succeeds(`{}`, dryRun).Would)
+		require.Equal(t, 1, f.vendor.sends())
+		require.Equal(t, []string{"claimed", "succeeded", "replayed"}, f.events(), "a second look leaves no row")
+
+		remember()
+		f.accounts.getErr = connections.ErrNotFound
+		f.fails(actions.UnknownConnection, `{}`)
+		remember()
+		f.fails(actions.UnknownConnection, `{"n":2}`)
+		require.Equal(t, 1, f.vendor.sends())
+	})
 }
 
 func TestACallerThatHangsUpChangesNothing(t *testing.T) {

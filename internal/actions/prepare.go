@@ -47,8 +47,9 @@ type write struct {
 }
 
 // identify finds out which write a request is. An error here leaves nothing to
-// look up, so it is the answer, unless it rests on what is only remembered.
-func (s *Service) identify(ctx context.Context, req Request) (*write, *Error) {
+// look up, so it is the answer, unless it rests on what is only remembered. Fresh
+// has the connection read for this write.
+func (s *Service) identify(ctx context.Context, req Request, fresh bool) (*write, *Error) {
 	if !req.Principal.MayDo(req.Connection, req.Action) {
 		return nil, fail(Forbidden, "this key may not do this action on this connection; use a key with a grant for it")
 	}
@@ -57,7 +58,12 @@ func (s *Service) identify(ctx context.Context, req Request) (*write, *Error) {
 	}
 	w := &write{req: req}
 	var err error
-	if w.conn, w.recalled, err = s.accounts.Recall(ctx, req.Principal.Scope, req.Connection); err != nil {
+	if fresh {
+		w.conn, err = s.accounts.Get(ctx, req.Principal.Scope, req.Connection)
+	} else {
+		w.conn, w.recalled, err = s.accounts.Recall(ctx, req.Principal.Scope, req.Connection)
+	}
+	if err != nil {
 		if errors.Is(err, connections.ErrNotFound) {
 			return w, fail(UnknownConnection, "there is no connection of that name; list the connections to see which exist")
 		}

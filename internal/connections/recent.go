@@ -7,8 +7,14 @@ import (
 	"holdfast.dev/gateway/internal/ledger"
 )
 
-// recentSize is how many connections are remembered.
-const recentSize = 4096
+const (
+	// recentSize is how many connections are remembered.
+	recentSize = 4096
+	// recentBytes is how large a connection is remembered; together they bound the
+	// memory at 64 MB. Most are a tenth of it, and one that is larger, up to half a
+	// megabyte, is read for each call.
+	recentBytes = 16 << 10
+)
 
 // Recent remembers connections as they were read, for the path of a write, which
 // would otherwise read and decode the same one for each call. What it recalls may
@@ -50,6 +56,9 @@ func (r *Recent) Recall(ctx context.Context, scope ledger.Scope, name string) (c
 	if c, err = r.Get(ctx, scope, name); err != nil {
 		return Connection{}, false, err
 	}
+	if c.size() > recentBytes {
+		return c, false, nil
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.known) >= r.most {
@@ -67,6 +76,15 @@ func (r *Recent) Forget(scope ledger.Scope, name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.known, recentKey{scope, name})
+}
+
+// size is about how much memory the connection takes, without what each takes.
+func (c Connection) size() int {
+	n := len(c.Config) + len(c.BaseURL) + len(c.Account) + len(c.sealed)
+	for _, name := range c.CredentialNames {
+		n += len(name)
+	}
+	return n
 }
 
 // Expect is the condition that the connection is still as it was read.

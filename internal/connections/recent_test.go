@@ -2,6 +2,7 @@ package connections_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -69,4 +70,26 @@ func TestRecentIsBounded(t *testing.T) {
 		require.False(t, recalled)
 		require.LessOrEqual(t, recent.Len(), 3)
 	}
+}
+
+// TestRecentRemembersNoLargeConnection: those of one tenant could be as large as all
+// memory together.
+func TestRecentRemembersNoLargeConnection(t *testing.T) {
+	f := newFixture(t)
+	recent := connections.NewRecent(f.Book)
+	large := strings.Repeat("x", 16<<10)
+	config, credentials := stripe(), stripe()
+	config.Config = []byte(`{"site":"` + large + `"}`)
+	credentials.Credentials = connections.Credentials{"api_key": sentinel, "other": large}
+	f.put("config", config)
+	f.put("credentials", credentials)
+	for _, name := range []string{"config", "credentials"} {
+		for range 2 {
+			c, recalled, err := recent.Recall(t.Context(), f.tenant, name)
+			require.NoError(t, err)
+			require.Equal(t, name, c.Name)
+			require.False(t, recalled)
+		}
+	}
+	require.Zero(t, recent.Len())
 }
