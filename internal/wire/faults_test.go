@@ -3,6 +3,7 @@ package wire_test
 import (
 	"context"
 	"crypto/sha256"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -239,16 +240,18 @@ func TestEarlyAnswer(t *testing.T) {
 		for scheme, start := range map[string]func(testing.TB, vendortest.Behaviour) *vendortest.Vendor{
 			"http": vendortest.New, "https": vendortest.NewTLS,
 		} {
-			t.Run(name+"/"+scheme, func(t *testing.T) {
-				t.Parallel()
-				v := start(t, b)
-				req := post(v)
-				req.Body = make([]byte, 16<<20)
-				got := client(t, v).Send(t.Context(), req, nil)
-				checkExchange(t, whole, got)
-				require.Equal(t, 413, got.Status)
-				require.Equal(t, 1, v.Arrivals())
-			})
+			for _, size := range []int{1, 7 << 10, 16 << 20} { // written in line, or beside the answer
+				t.Run(fmt.Sprint(name, "/", scheme, "/", size), func(t *testing.T) {
+					t.Parallel()
+					v := start(t, b)
+					req := post(v)
+					req.Body = make([]byte, size)
+					got := client(t, v).Send(t.Context(), req, nil)
+					checkExchange(t, whole, got)
+					require.Equal(t, 413, got.Status)
+					require.Equal(t, 1, v.Arrivals())
+				})
+			}
 		}
 	}
 }
