@@ -21,8 +21,13 @@ type readiness struct {
 	timeout time.Duration
 	log     *slog.Logger
 	boot    func() time.Duration // a clock that goes on while this process is stopped
-	state   atomic.Pointer[error]
-	asked   atomic.Int64 // when the answer was asked for, on that clock
+	state   atomic.Pointer[readyAnswer]
+}
+
+// readyAnswer is what the store said of itself.
+type readyAnswer struct {
+	err   error
+	asked time.Duration // when it was asked, on the clock of boot
 }
 
 // askEvery bounds how long a store that became unsafe is claimed in.
@@ -40,36 +45,52 @@ var (
 
 func newReadiness(ask func(context.Context) error, timeout time.Duration, log *slog.Logger) *readiness {
 	r := &readiness{ask: ask, timeout: timeout, log: log, boot: bootclock.Now}
-	r.state.Store(&errNotAsked)
+	r.state.Store(&readyAnswer{err: errNotAsked})
 	return r
 }
 
 // last is the latest answer.
 func (r *readiness) last() error {
-	if err := *r.state.Load(); err != nil {
-		return err
+	a := r.state.Load()
+	if a.err != nil {
+		return a.err
 	}
-	if r.boot()-time.Duration(r.asked.Load()) > r.timeout+maxLate {
+	if r.boot()-a.asked > r.timeout+maxLate {
 		return errStale
 	}
 	return nil
 }
 
-// now asks.
+// now asks. An answer is kept unless a later question has been answered already;
+// that nobody waited for it says nothing of the store.
 func (r *readiness) now(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, r.timeout)
+	bounded, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
-	began := r.boot()
-	err := r.ask(ctx)
-	r.asked.Store(int64(began))
-	before := r.state.Swap(&err)
-	switch was := *before; {
-	case err != nil && was == nil, err != nil && errors.Is(was, errNotAsked):
-		r.log.WarnContext(ctx, "store not ready; nothing new is claimed", "error", err)
-	case err == nil && was != nil:
+	a := &readyAnswer{asked: r.boot()}
+	a.err = r.ask(bounded)
+	if a.err != nil && ctx.Err() != nil {
+		return a.err
+	}
+	for {
+		before := r.state.Load()
+		if before.asked > a.asked && before.asked <= r.boot() { // and the clock was not set back
+			return a.err
+		}
+		if r.state.CompareAndSwap(before, a) {
+			r.tell(ctx, before.err, a.err)
+			return a.err
+		}
+	}
+}
+
+// tell logs a change.
+func (r *readiness) tell(ctx context.Context, was, is error) {
+	switch {
+	case is != nil && was == nil, is != nil && errors.Is(was, errNotAsked):
+		r.log.WarnContext(ctx, "store not ready; nothing new is claimed", "error", is)
+	case is == nil && was != nil:
 		r.log.InfoContext(ctx, "store ready")
 	}
-	return err
 }
 
 // watch asks every second until ctx ends.

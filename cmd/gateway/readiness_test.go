@@ -46,6 +46,30 @@ func TestAnOldAnswerCountsNoMore(t *testing.T) {
 	require.NoError(t, r.last())
 }
 
+// A probe that hangs up says nothing of the store, and a slow answer nothing of what
+// was found since.
+func TestTheLatestAnswerOfTheStoreCounts(t *testing.T) {
+	clock := time.Hour
+	var ask func(context.Context) error
+	r := newReadiness(func(ctx context.Context) error { return ask(ctx) }, time.Minute, slog.New(slog.DiscardHandler))
+	r.boot = func() time.Duration { clock++; return clock }
+	ask = func(context.Context) error { return nil }
+	require.NoError(t, r.now(t.Context()))
+
+	gone, hangUp := context.WithCancel(t.Context())
+	ask = func(ctx context.Context) error { hangUp(); return ctx.Err() }
+	require.ErrorIs(t, r.now(gone), context.Canceled)
+	require.NoError(t, r.last())
+
+	ask = func(ctx context.Context) error {
+		ask = func(context.Context) error { return ledger.ErrNotReady }
+		require.ErrorIs(t, r.now(ctx), ledger.ErrNotReady)
+		return nil
+	}
+	require.NoError(t, r.now(t.Context()))
+	require.ErrorIs(t, r.last(), ledger.ErrNotReady)
+}
+
 // The job that seals the audit leaves a store alone whose layout it may misread.
 func TestAStoreOfANewerFormatIsNotSealed(t *testing.T) {
 	var doubt error
