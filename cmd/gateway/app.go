@@ -25,6 +25,7 @@ import (
 	"holdfast.dev/gateway/internal/connections"
 	"holdfast.dev/gateway/internal/connectors"
 	"holdfast.dev/gateway/internal/dedupe"
+	"holdfast.dev/gateway/internal/due"
 	"holdfast.dev/gateway/internal/ledger"
 	"holdfast.dev/gateway/internal/limits"
 	"holdfast.dev/gateway/internal/oauth"
@@ -58,6 +59,7 @@ type App struct {
 	wire      *wire.Client
 	tracing   *telemetry.Tracing
 	front     *api.Server
+	due       *due.Scopes
 
 	public, admin *listener
 	newAdminKey   string // made at this start, to be shown once
@@ -129,8 +131,9 @@ func open(ctx context.Context, cfg Config, log *slog.Logger) (app *App, err erro
 	a.reloads = newReloadFailures(registerer)
 	_ = a.Reload(ctx) // what is bad is logged, and the good ones serve
 	a.nameConnectors()
+	a.due = due.New(a.store, trusted{tenants: a.directory, doubt: a.losses.doubt})
 	a.claims = dedupe.New(dedupe.Config{
-		Store: a.store, Lease: cfg.Lease, History: history(cfg),
+		Store: a.due.Watch(a.store), Lease: cfg.Lease, History: history(cfg),
 	})
 	cfg.wire.EgressAllow = cfg.EgressAllow
 	a.wire = wire.New(cfg.wire)
@@ -272,7 +275,6 @@ func (a *App) Start() error {
 	if a.ready.now(ctx) == nil {
 		a.syncConnectors(ctx) // so that the first request finds its connector
 	}
-	scopes := trusted{tenants: a.directory, doubt: a.losses.doubt}
 	a.jobs.Go(func() { a.ready.watch(ctx) })
 	a.jobs.Go(func() { a.watchStore(ctx) })
 	a.jobs.Go(func() { a.watchConnectors(ctx) })
@@ -283,8 +285,8 @@ func (a *App) Start() error {
 	} else {
 		a.jobs.Go(func() { a.countUsage(ctx) })
 	}
-	a.jobs.Go(func() { actions.Sweep(ctx, a.claims, scopes, a.metrics, a.log) })
-	a.jobs.Go(func() { actions.NewReconciler(a.service, scopes).Run(ctx) })
+	a.jobs.Go(func() { actions.Sweep(ctx, a.claims, a.due, a.metrics, a.log) })
+	a.jobs.Go(func() { actions.NewReconciler(a.service, a.due).Run(ctx) })
 	for name, l := range map[string]*listener{"api": a.public, "admin": a.admin} {
 		a.log.Info("listening", "listener", name, "addr", l.addr())
 		a.jobs.Go(func() {

@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"holdfast.dev/gateway/internal/actions"
 	"holdfast.dev/gateway/internal/bootclock"
+	"holdfast.dev/gateway/internal/due"
 	"holdfast.dev/gateway/internal/ledger"
 	"holdfast.dev/gateway/internal/tenants"
 )
@@ -126,8 +126,15 @@ func (g guarded) Apply(ctx context.Context, scope ledger.Scope, step ledger.Step
 // What the clock asks of a write is not done on a clock that jumped or on
 // records that may be old.
 type trusted struct {
-	tenants actions.Directory
+	tenants due.Directory
 	doubt   func() error
+}
+
+func (t trusted) RefOf(ctx context.Context, scope ledger.Scope) (tenants.Ref, bool, error) {
+	if err := t.doubt(); err != nil {
+		return tenants.Ref{}, false, err
+	}
+	return t.tenants.RefOf(ctx, scope)
 }
 
 func (t trusted) GetTenant(ctx context.Context, id string) (tenants.Tenant, error) {

@@ -8,12 +8,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"holdfast.dev/gateway/internal/actions"
+	"holdfast.dev/gateway/internal/due"
 	"holdfast.dev/gateway/internal/ledger"
 	"holdfast.dev/gateway/internal/tenants"
 )
 
-type everyTenant struct{ actions.Directory }
+type everyTenant struct{ due.Directory }
 
 func (everyTenant) Refs(_ context.Context, each func(tenants.Ref) error) error {
 	return each(tenants.Ref{})

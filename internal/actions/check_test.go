@@ -449,6 +449,10 @@ func (oneScope) Refs(_ context.Context, each func(tenants.Ref) error) error {
 	return each(tenants.Ref{Tenant: "acme", TenantID: "ten_1", Scope: scope})
 }
 
+func (o oneScope) All(ctx context.Context, each func(tenants.Ref) error) error {
+	return o.Refs(ctx, each)
+}
+
 func (o oneScope) GetTenant(context.Context, string) (tenants.Tenant, error) {
 	if o.read != nil {
 		o.read.Add(1)

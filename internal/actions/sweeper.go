@@ -11,9 +11,15 @@ import (
 	"holdfast.dev/gateway/internal/tenants"
 )
 
-// Tenants lists all tenants.
+// Tenants lists tenants.
 type Tenants interface {
 	Refs(ctx context.Context, each func(tenants.Ref) error) error
+}
+
+// Scopes lists the tenants with something that the clock may ask for, and all.
+type Scopes interface {
+	Tenants
+	All(ctx context.Context, each func(tenants.Ref) error) error
 }
 
 // Sweeper does what the clock asks of one scope; dedupe's Claims do.
@@ -23,7 +29,7 @@ type Sweeper interface {
 	Holding(ctx context.Context, scope ledger.Scope) (dedupe.Holding, error)
 }
 
-// SweepEvery is how often every scope is swept: a lease that lapses unnoticed
+// SweepEvery is how often every scope with something in flight is swept: a lease that lapses unnoticed
 // is noticed within 5 s (CONTRACT 4).
 const SweepEvery = 2 * time.Second
 
@@ -32,17 +38,18 @@ const trimEvery = time.Hour
 // countEvery is how often it is counted what is held: scrapes read the last count.
 const countEvery = 5 * time.Second
 
-// Sweep moves what the clock has moved, in every scope, until ctx ends. A scope
+// Sweep moves what the clock has moved, in every scope with something to move, until
+// ctx ends, and once in a while drops old listings of all. A scope
 // that fails is tried again the next time round; one that has more to move than
 // a sweep does, as after the end of a busy gateway, is not kept waiting.
-func Sweep(ctx context.Context, claims Sweeper, all Tenants, m *Metrics, log *slog.Logger) {
+func Sweep(ctx context.Context, claims Sweeper, scopes Scopes, m *Metrics, log *slog.Logger) {
 	tick := time.NewTicker(SweepEvery)
 	defer tick.Stop()
 	var trimmed, counted time.Time
 	for {
-		trim, more := time.Since(trimmed) >= trimEvery, false
+		more := false
 		count := census{due: time.Since(counted) >= countEvery}
-		err := all.Refs(ctx, func(ref tenants.Ref) error {
+		err := scopes.Refs(ctx, func(ref tenants.Ref) error {
 			scope := ref.Scope
 			moved, err := claims.Sweep(ctx, scope, systemScribe(ref.Tenant, "sweep"))
 			m.swept.Add(float64(moved.Held + moved.Lapsed))
@@ -54,9 +61,6 @@ func Sweep(ctx context.Context, claims Sweeper, all Tenants, m *Metrics, log *sl
 				log.ErrorContext(ctx, "held writes lapsed with their outcome unknown", "count", moved.Lapsed)
 			}
 			more = more || err == nil && moved.More()
-			if err == nil && trim {
-				err = claims.Trim(ctx, scope)
-			}
 			if err == nil {
 				err = count.add(ctx, claims, scope)
 			}
@@ -72,7 +76,7 @@ func Sweep(ctx context.Context, claims Sweeper, all Tenants, m *Metrics, log *sl
 		case errors.Is(err, ledger.ErrNotReady): // readiness has said why
 		case err != nil:
 			log.WarnContext(ctx, "tenants not listed for the sweep", "error", err)
-		case trim:
+		case time.Since(trimmed) >= trimEvery && trim(ctx, claims, scopes, log):
 			trimmed = time.Now()
 		}
 		if count.due && !count.failed && err == nil {
@@ -88,6 +92,19 @@ func Sweep(ctx context.Context, claims Sweeper, all Tenants, m *Metrics, log *sl
 		case <-tick.C:
 		}
 	}
+}
+
+// trim drops the old listings of all scopes; false if some are left.
+func trim(ctx context.Context, claims Sweeper, scopes Scopes, log *slog.Logger) bool {
+	whole := true
+	err := scopes.All(ctx, func(ref tenants.Ref) error {
+		if err := claims.Trim(ctx, ref.Scope); err != nil && ctx.Err() == nil {
+			log.WarnContext(ctx, "old listings of a scope not dropped", "error", err)
+			whole = false
+		}
+		return ctx.Err()
+	})
+	return err == nil && whole
 }
 
 // census adds up what the scopes hold. One that failed counts for nothing: a

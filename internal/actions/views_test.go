@@ -167,6 +167,8 @@ type scopeList struct {
 	listed chan struct{}
 }
 
+func (scopeList) All(context.Context, func(tenants.Ref) error) error { return nil }
+
 func (s scopeList) Refs(_ context.Context, each func(tenants.Ref) error) error {
 	defer close(s.listed)
 	for _, scope := range s.scopes {

@@ -61,6 +61,9 @@ func layers() []layer {
 		// What rows add up to.
 		{pkg: "usage", may: "ledger audit"},
 
+		// Which tenants the clock may ask something of.
+		{pkg: "due", may: "ledger tenants"},
+
 		// How much each tenant may use.
 		{pkg: "limits", may: "ledger tenants"},
 
@@ -78,7 +81,7 @@ func layers() []layer {
 		{pkg: "examples/go"},            // a client, which knows only what is public
 		{pkg: "mcp", may: "strictjson"}, // beside api, which it speaks to as a client does
 		{pkg: "cmd/gateway", may: leaves + records + rules +
-			"actions limits usage archive archive/bucket trail oauth api mcp catalog connectors/manifest connectors/builtin connectors/workbench pebblestore redisstore telemetry sandbox doctor bootclock"},
+			"actions due limits usage archive archive/bucket trail oauth api mcp catalog connectors/manifest connectors/builtin connectors/workbench pebblestore redisstore telemetry sandbox doctor bootclock"},
 	}
 }
 

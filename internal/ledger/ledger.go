@@ -68,6 +68,7 @@ const (
 	ByArchive Index = 'o' // scopes whose rows were ever sealed, all at one score (platform scope)
 	ByAlias   Index = 'j' // identities bound to an action of another one, by the end of that
 	ByErasure Index = 'p' // deleted tenants whose writes are still to be removed, by deletion (platform scope)
+	ByDue     Index = 'y' // scopes that may hold something the clock asks for, by when they were marked (platform scope)
 	ByName    Index = 'd' // named things (tenants, keys, connections) by creation
 )
 

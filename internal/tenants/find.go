@@ -67,6 +67,12 @@ func (d *Directory) look(ctx context.Context, f found) (found, error) {
 	return f, err
 }
 
+// RefOf returns the tenant whose scope it is; false if none lives there.
+func (d *Directory) RefOf(ctx context.Context, scope ledger.Scope) (Ref, bool, error) {
+	f, err := d.look(ctx, found{Ref: Ref{Scope: scope}})
+	return f.tenant.Ref, f.state == alive, err
+}
+
 // Scopes calls each with the scope of every tenant, as Refs does.
 func (d *Directory) Scopes(ctx context.Context, each func(ledger.Scope) error) error {
 	return d.Refs(ctx, func(ref Ref) error { return each(ref.Scope) })
