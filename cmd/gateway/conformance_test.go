@@ -105,6 +105,7 @@ func conformanceFaults(stranger string) []conformanceFault {
 // each built-in connector, at most one arrival for each do, only allowed
 // outcomes, and no second arrival for the repeat of what is held.
 func TestEveryBuiltinStandsEveryFault(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t)
 	cfg.Store = embeddedPrefix + t.TempDir()
 	subjects := impatientBuiltins(t, cfg.ConnectorsDir)

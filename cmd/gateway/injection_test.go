@@ -78,6 +78,7 @@ func hostile() []string {
 // anything is sent, or the vendor's raw request line stays inside the template and
 // the value arrives as it was. Nothing is held by it.
 func TestInjectionIsImpossible(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t)
 	cfg.Store = embeddedPrefix + t.TempDir()
 	writeManifest(t, cfg.ConnectorsDir, "injectable", "1.0.0", injectable)

@@ -90,6 +90,7 @@ func TestEverySeriesIsThereFromZero(t *testing.T) {
 
 // TestUnknownNamesMakeNoSeries: what callers send never becomes a label.
 func TestUnknownNamesMakeNoSeries(t *testing.T) {
+	t.Parallel()
 	vendor := vendortest.New(t, vendortest.OK)
 	cfg := embeddedConfig(t)
 	cfg.Limits.RequestsPerSecond = 0
@@ -143,6 +144,7 @@ func TestUnknownNamesMakeNoSeries(t *testing.T) {
 // TestWhatIsHeldIsCounted: the number of held writes and the age of the oldest,
 // soon after it happened.
 func TestWhatIsHeldIsCounted(t *testing.T) {
+	t.Parallel()
 	vendor := vendortest.New(t, vendortest.ResetAfterBody)
 	app, _ := boot(t, embeddedConfig(t))
 	a := newAgent(t, app.URL())

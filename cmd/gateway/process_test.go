@@ -159,6 +159,7 @@ func TestLapseIsNoticedThoughNobodyRepeats(t *testing.T) {
 // TestTwoProcessesOnOneRedis: fifty identical requests at once across two
 // gateways give one arrival.
 func TestTwoProcessesOnOneRedis(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(t)
 	cfg.Store = redisShared.url(t)
 	one, two := spawn(t, cfg), spawn(t, cfg)
@@ -250,6 +251,7 @@ func TestSecondProcessOnAFolder(t *testing.T) {
 // TestNewRedisNeedsInit: an empty Redis is either new or lost, and only a person
 // knows; until somebody says so nothing is claimed.
 func TestNewRedisNeedsInit(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t, redistest.Durable()...)
 	cfg := testConfig(t)
 	cfg.Store = server.URL()

@@ -151,6 +151,7 @@ func TestVerifyIsStrict(t *testing.T) {
 // TestTheSignerMayBeRotated: with another secret key in front, new checkpoints are
 // signed with its key, and the log stays provable to the end.
 func TestTheSignerMayBeRotated(t *testing.T) {
+	t.Parallel()
 	cfg := archiving(t, embeddedConfig(t))
 	vendor := vendortest.New(t, vendortest.OK)
 	old := cfg.SecretKey

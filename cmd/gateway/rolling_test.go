@@ -49,6 +49,7 @@ func (r *rotation) any() string {
 // repeat. No caller fails other than honestly, each write is done once, and what
 // one process wrote its successor replays.
 func TestRollingRestart(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t, redistest.Durable()...)
 	require.NoError(t, redisstore.Init(t.Context(), redisstore.Options{URL: redis.URL()}))
 	cfg := testConfig(t)
