@@ -131,7 +131,8 @@ func open(ctx context.Context, cfg Config, log *slog.Logger) (app *App, err erro
 	a.reloads = newReloadFailures(registerer)
 	_ = a.Reload(ctx) // what is bad is logged, and the good ones serve
 	a.nameConnectors()
-	a.due = due.New(a.store, trusted{tenants: a.directory, doubt: a.losses.doubt})
+	a.due = due.New(a.store, a.directory)
+	a.losses.forget = a.due.Forget
 	a.claims = dedupe.New(dedupe.Config{
 		Store: a.due.Watch(a.store), Lease: cfg.Lease, History: history(cfg),
 	})
@@ -275,6 +276,7 @@ func (a *App) Start() error {
 	if a.ready.now(ctx) == nil {
 		a.syncConnectors(ctx) // so that the first request finds its connector
 	}
+	background := trusted{scopes: a.due, doubt: a.losses.doubt}
 	a.jobs.Go(func() { a.ready.watch(ctx) })
 	a.jobs.Go(func() { a.watchStore(ctx) })
 	a.jobs.Go(func() { a.watchConnectors(ctx) })
@@ -285,8 +287,8 @@ func (a *App) Start() error {
 	} else {
 		a.jobs.Go(func() { a.countUsage(ctx) })
 	}
-	a.jobs.Go(func() { actions.Sweep(ctx, a.claims, a.due, a.metrics, a.log) })
-	a.jobs.Go(func() { actions.NewReconciler(a.service, a.due).Run(ctx) })
+	a.jobs.Go(func() { actions.Sweep(ctx, a.claims, background, a.metrics, a.log) })
+	a.jobs.Go(func() { actions.NewReconciler(a.service, background).Run(ctx) })
 	for name, l := range map[string]*listener{"api": a.public, "admin": a.admin} {
 		a.log.Info("listening", "listener", name, "addr", l.addr())
 		a.jobs.Go(func() {

@@ -30,11 +30,13 @@ type lossWatch struct {
 	began atomic.Bool // the store was ready once; before, nothing is written to it
 	last  atomic.Pointer[loss.Gap]
 	unfit atomic.Pointer[error] // why the store that answered last is not ready
+	// forget is told when what this process has put into the store may be gone.
+	forget func()
 }
 
 func newLossWatch(store ledger.Store) *lossWatch {
 	beats, _ := store.(beater)
-	return &lossWatch{store: store, beats: beats}
+	return &lossWatch{store: store, beats: beats, forget: func() {}}
 }
 
 // gap is the time of which writes may be unknown, as of the last look; nil: none.
@@ -59,6 +61,7 @@ func (w *lossWatch) ready(ctx context.Context) error {
 	err := w.store.Ready(ctx)
 	if errors.Is(err, ledger.ErrNotReady) {
 		w.unfit.Store(&err)
+		w.forget()
 	}
 	if err != nil {
 		return err
@@ -76,7 +79,10 @@ func (w *lossWatch) ready(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w.last.Store(gap)
+	// An acceptance may come so soon that nobody here saw what it is of.
+	if last := w.last.Swap(gap); gap != nil && (last == nil || *last != *gap) {
+		w.forget()
+	}
 	return nil
 }
 

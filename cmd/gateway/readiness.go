@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"holdfast.dev/gateway/internal/actions"
 	"holdfast.dev/gateway/internal/bootclock"
-	"holdfast.dev/gateway/internal/due"
 	"holdfast.dev/gateway/internal/ledger"
 	"holdfast.dev/gateway/internal/tenants"
 )
@@ -122,30 +122,41 @@ func (g guarded) Apply(ctx context.Context, scope ledger.Scope, step ledger.Step
 	return g.Store.Apply(ctx, scope, step)
 }
 
+// scopes are what background work goes through; [due.Scopes] are.
+type scopes interface {
+	actions.Scopes
+	actions.Directory
+}
+
 // trusted lists the tenants while the store's data and clock can be trusted.
 // What the clock asks of a write is not done on a clock that jumped or on
-// records that may be old.
+// records that may be old. It stands over what remembers tenants: that asks no
+// directory.
 type trusted struct {
-	tenants due.Directory
-	doubt   func() error
-}
-
-func (t trusted) RefOf(ctx context.Context, scope ledger.Scope) (tenants.Ref, bool, error) {
-	if err := t.doubt(); err != nil {
-		return tenants.Ref{}, false, err
-	}
-	return t.tenants.RefOf(ctx, scope)
-}
-
-func (t trusted) GetTenant(ctx context.Context, id string) (tenants.Tenant, error) {
-	return t.tenants.GetTenant(ctx, id)
+	scopes
+	doubt func() error
 }
 
 func (t trusted) Refs(ctx context.Context, each func(tenants.Ref) error) error {
+	return t.through(ctx, t.scopes.Refs, each)
+}
+
+func (t trusted) All(ctx context.Context, each func(tenants.Ref) error) error {
+	return t.through(ctx, t.scopes.All, each)
+}
+
+func (t trusted) through(
+	ctx context.Context, list func(context.Context, func(tenants.Ref) error) error, each func(tenants.Ref) error,
+) error {
 	if err := t.doubt(); err != nil {
 		return err
 	}
-	return t.tenants.Refs(ctx, each)
+	return list(ctx, func(ref tenants.Ref) error {
+		if err := t.doubt(); err != nil {
+			return err
+		}
+		return each(ref)
+	})
 }
 
 // ofKnownFormat is the store as a job of its own sees it that asks nobody whether

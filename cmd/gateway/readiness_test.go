@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"testing"
 	"time"
@@ -10,25 +11,72 @@ import (
 
 	"holdfast.dev/gateway/internal/due"
 	"holdfast.dev/gateway/internal/ledger"
+	"holdfast.dev/gateway/internal/pebblestore"
 	"holdfast.dev/gateway/internal/tenants"
 )
 
-type everyTenant struct{ due.Directory }
+type everyTenant struct{ scopes }
 
 func (everyTenant) Refs(_ context.Context, each func(tenants.Ref) error) error {
-	return each(tenants.Ref{})
+	return errors.Join(each(tenants.Ref{}), each(tenants.Ref{}))
 }
 
-// While the store is in doubt the sweep and the reconciler find no tenants.
+func (e everyTenant) All(ctx context.Context, each func(tenants.Ref) error) error {
+	return e.Refs(ctx, each)
+}
+
+// While the store is in doubt the sweep and the reconciler find no tenants, and none
+// more once it is.
 func TestNothingIsSweptInDoubt(t *testing.T) {
 	var doubt error
-	list := trusted{tenants: everyTenant{}, doubt: func() error { return doubt }}
+	background := trusted{scopes: everyTenant{}, doubt: func() error { return doubt }}
+	for _, list := range []func(context.Context, func(tenants.Ref) error) error{background.Refs, background.All} {
+		swept := 0
+		doubt = nil
+		require.NoError(t, list(t.Context(), func(tenants.Ref) error { swept++; return nil }))
+		require.Equal(t, 2, swept)
+		begins := func(tenants.Ref) error { swept++; doubt = ledger.ErrNotReady; return nil }
+		require.ErrorIs(t, list(t.Context(), begins), ledger.ErrNotReady)
+		require.ErrorIs(t, list(t.Context(), begins), ledger.ErrNotReady)
+		require.Equal(t, 3, swept)
+	}
+}
+
+// The program's own list of tenants asks for doubt in each round, also of tenants it
+// has visited before.
+func TestRememberedTenantsAreNotSweptInDoubt(t *testing.T) {
+	t.Parallel()
+	var doubt error
+	store, err := pebblestore.Open(t.TempDir(), pebblestore.Options{})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, store.Close()) }()
+	ref := tenants.Ref{Tenant: "t", TenantID: "i", Scope: ledger.ScopeOf("i")}
+	marks := due.New(store, oneTenant{ref: ref})
+	background := trusted{scopes: marks, doubt: func() error { return doubt }}
+	res, err := marks.Watch(store).Apply(t.Context(), ref.Scope, ledger.Step{
+		Nonce: ledger.NewNonce(), At: store.Now(), Index: []ledger.Entry{{Index: ledger.ByHold, Member: "m"}},
+	})
+	require.NoError(t, err)
+	require.True(t, res.Applied)
 	swept := 0
 	count := func(tenants.Ref) error { swept++; return nil }
-	require.NoError(t, list.Refs(t.Context(), count))
+	require.NoError(t, background.Refs(t.Context(), count))
+	require.NoError(t, background.Refs(t.Context(), count))
+	require.Equal(t, 2, swept)
 	doubt = ledger.ErrNotReady
-	require.ErrorIs(t, list.Refs(t.Context(), count), ledger.ErrNotReady)
-	require.Equal(t, 1, swept)
+	require.ErrorIs(t, background.Refs(t.Context(), count), ledger.ErrNotReady)
+	require.Equal(t, 2, swept)
+}
+
+type oneTenant struct {
+	due.Directory
+	ref tenants.Ref
+}
+
+func (o oneTenant) Refs(_ context.Context, each func(tenants.Ref) error) error { return each(o.ref) }
+
+func (o oneTenant) RefOf(context.Context, ledger.Scope) (tenants.Ref, bool, error) {
+	return o.ref, true, nil
 }
 
 // A process that was stopped does not claim by what it knew of the store before.

@@ -15,6 +15,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -35,7 +36,7 @@ const lookEvery = 10 * time.Minute
 // page is how many marks are read at a time.
 const page = 500
 
-// kinds are the indexes of what the clock asks for.
+// kinds are the indexes of what the clock asks for, in the order of a write's life.
 var kinds = [...]ledger.Index{ledger.ByLease, ledger.ByHold, ledger.ByCheck} //nolint:gochecknoglobals // a list
 
 // Directory is who there is.
@@ -55,12 +56,14 @@ type Scopes struct {
 	marked map[ledger.Scope]*mark       // made by this process, or being made
 	refs   map[ledger.Scope]tenants.Ref // of marked scopes; a scope is one tenant's for good
 	looked time.Time                    // when all tenants were gone through; zero: not yet
+	lost   int                          // how often marks may have been lost
 }
 
 // mark is one that is being made until done is closed, and is there if err is nil.
 type mark struct {
 	done chan struct{}
 	err  error
+	gone bool // it failed, and its caller did not wait for it
 }
 
 // New returns the marks of a store.
@@ -69,6 +72,16 @@ func New(store ledger.Store, all Directory) *Scopes {
 		Directory: all, store: store,
 		marked: map[ledger.Scope]*mark{}, refs: map[ledger.Scope]tenants.Ref{},
 	}
+}
+
+// Forget forgets which marks were made and that all tenants were gone through. It is
+// for a store that may have lost marks: the next round goes through all.
+func (s *Scopes) Forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.marked)
+	s.looked = time.Time{}
+	s.lost++
 }
 
 // Watch returns the store with its steps watched: one that puts something the
@@ -89,15 +102,25 @@ func (w watched) Apply(ctx context.Context, scope ledger.Scope, step ledger.Step
 	return w.Store.Apply(ctx, scope, step) //nolint:wrapcheck // it is the store's
 }
 
+// asksTheClock says whether a step brings into its scope what was not there. One
+// that moves what is there needs no mark: while it is there the scope is marked, and
+// the move does not hide it from who reads the kinds in their order (quiet). So a
+// lease can be renewed, and a write held, though no mark can be made.
 func asksTheClock(step ledger.Step) bool {
-	for _, e := range step.Index {
-		for _, k := range kinds {
-			if e.Index == k {
-				return true
-			}
+	from, to := len(kinds), -1
+	for i, k := range kinds {
+		if has(step.Index, k) {
+			to = i
+		}
+		if has(step.Unindex, k) {
+			from = min(from, i)
 		}
 	}
-	return false
+	return to >= 0 && from > to
+}
+
+func has(entries []ledger.Entry, index ledger.Index) bool {
+	return slices.ContainsFunc(entries, func(e ledger.Entry) bool { return e.Index == index })
 }
 
 func spellOf(t time.Time) int64 { return t.UnixMilli() / Spell.Milliseconds() }
@@ -120,7 +143,8 @@ func parse(e ledger.Entry) (scope ledger.Scope, spell int64, ok bool) {
 }
 
 // mark marks a scope for the present spell, unless this process has. Of many that
-// want it one does it. Nothing has been put into the scope if it fails.
+// want it one does it, and they share its failure: if each tried after the other, the
+// last would wait for as many time-outs. Nothing has been put into the scope then.
 func (s *Scopes) mark(ctx context.Context, scope ledger.Scope) error {
 	for {
 		s.mu.Lock()
@@ -142,10 +166,7 @@ func (s *Scopes) mark(ctx context.Context, scope ledger.Scope) error {
 		case <-ctx.Done():
 			return fmt.Errorf("mark scope: %w: %w", ledger.ErrUnavailable, ctx.Err())
 		}
-		if m.err == nil {
-			return nil
-		}
-		if ctx.Err() != nil {
+		if !m.gone || ctx.Err() != nil {
 			return m.err
 		}
 	}
@@ -164,7 +185,7 @@ func (s *Scopes) make(ctx context.Context, scope ledger.Scope, spell int64, m *m
 			}
 			s.mu.Unlock()
 		}
-		m.err = err
+		m.err, m.gone = err, err != nil && ctx.Err() != nil
 		close(m.done)
 	}()
 	step := ledger.Step{Nonce: ledger.NewNonce(), Index: []ledger.Entry{entry(scope, spell)}}

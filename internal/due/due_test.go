@@ -260,3 +260,131 @@ func (s *slowStore) Apply(ctx context.Context, scope ledger.Scope, step ledger.S
 	<-s.gate
 	return s.Store.Apply(ctx, scope, step)
 }
+
+// What moves something that is there needs no mark: a store that takes nothing new
+// (its memory is full, or the platform's part of it is away) must still take it.
+func TestWhatIsThereMovesWithoutAMark(t *testing.T) {
+	play(t, func(t *testing.T, store *counting) {
+		all := crowd(1)
+		s := due.New(store, all)
+		watched := s.Watch(store)
+		scope := all.refs[0].Scope
+		require.NoError(t, put(t, watched, scope, ledger.ByLease, "m"))
+		<-time.After(due.Spell)
+		store.fails.Store(true)
+		move := func(from, to ledger.Index) error {
+			res, err := watched.Apply(t.Context(), scope, ledger.Step{
+				Nonce: ledger.NewNonce(), At: store.Now(),
+				Unindex: []ledger.Entry{{Index: from, Score: time.UnixMilli(1), Member: "m"}},
+				Index:   []ledger.Entry{{Index: to, Score: time.UnixMilli(1), Member: "m"}},
+			})
+			require.True(t, err != nil || res.Applied)
+			return err
+		}
+		require.NoError(t, move(ledger.ByLease, ledger.ByLease))
+		require.NoError(t, move(ledger.ByLease, ledger.ByHold))
+		require.NoError(t, move(ledger.ByHold, ledger.ByHold))
+		require.ErrorIs(t, move(ledger.ByHold, ledger.ByLease), ledger.ErrUnavailable,
+			"who reads leases first could see neither")
+	})
+}
+
+// A tenant, or the list of them, that cannot be read keeps no marked one waiting.
+func TestTheMarkedAreVisitedThoughNotAllCanBeGoneThrough(t *testing.T) {
+	play(t, func(t *testing.T, store *counting) {
+		all := crowd(1)
+		damaged := &damagedList{people: all}
+		s := due.New(store, damaged)
+		require.NoError(t, put(t, s.Watch(store), all.refs[0].Scope, ledger.ByLease, "m"))
+		went := 0
+		each := func(tenants.Ref) error { went++; return nil }
+		for _, damaged.err = range []error{ledger.ErrCorrupt, ledger.ErrUnavailable} {
+			require.ErrorIs(t, s.Refs(t.Context(), each), damaged.err)
+		}
+		require.Equal(t, 2, went)
+		damaged.err = ledger.ErrNotReady
+		require.ErrorIs(t, s.Refs(t.Context(), each), ledger.ErrNotReady)
+		require.Equal(t, 2, went)
+	})
+}
+
+type damagedList struct {
+	*people
+	err error
+}
+
+func (d *damagedList) Refs(context.Context, func(tenants.Ref) error) error { return d.err }
+
+// A tenant whose own record cannot be read is visited as the list of tenants has it.
+func TestATenantWhoseRecordIsDamagedIsVisited(t *testing.T) {
+	play(t, func(t *testing.T, store *counting) {
+		all := crowd(1)
+		s := due.New(store, damagedRecord{all})
+		require.NoError(t, put(t, s.Watch(store), all.refs[0].Scope, ledger.ByLease, "m"))
+		require.Equal(t, []string{"t0"}, visited(t, s))
+		require.Equal(t, []string{"t0"}, visited(t, s))
+	})
+}
+
+type damagedRecord struct{ *people }
+
+func (damagedRecord) RefOf(context.Context, ledger.Scope) (tenants.Ref, bool, error) {
+	return tenants.Ref{}, false, ledger.ErrCorrupt
+}
+
+// A store that was set back to before a mark gets it again, and what went in without
+// one meanwhile is found in the next round.
+func TestMarksThatAStoreLostAreMadeAgain(t *testing.T) {
+	play(t, func(t *testing.T, store *counting) {
+		all := crowd(2)
+		s := due.New(store, all)
+		require.Empty(t, visited(t, s))
+		for _, ref := range all.refs {
+			require.NoError(t, put(t, s.Watch(store), ref.Scope, ledger.ByLease, "m"))
+		}
+		require.NoError(t, store.Trim(t.Context(), ledger.Platform, ledger.ByDue, time.Now().Add(due.Spell)))
+		take(t, store, all.refs[0].Scope, ledger.ByLease, "m")
+		require.Empty(t, visited(t, s))
+		s.Forget()
+		require.Equal(t, []string{"t1"}, visited(t, s))
+		require.NoError(t, put(t, s.Watch(store), all.refs[0].Scope, ledger.ByLease, "m"))
+		require.Len(t, visited(t, s), 2)
+	})
+}
+
+// Those that wait for one mark share its failure, unless it is its caller's own.
+func TestWaitersDoNotTryOneAfterTheOther(t *testing.T) {
+	play(t, func(t *testing.T, store *counting) {
+		all := crowd(1)
+		stalled := &stalledStore{Store: store}
+		watched := due.New(stalled, all).Watch(store)
+		began := time.Now()
+		var running sync.WaitGroup
+		for i := range 64 {
+			running.Go(func() {
+				_, err := watched.Apply(context.WithoutCancel(t.Context()), all.refs[0].Scope, ledger.Step{
+					Nonce: ledger.NewNonce(), At: store.Now(),
+					Index: []ledger.Entry{{Index: ledger.ByLease, Member: fmt.Sprint(i)}},
+				})
+				if err == nil {
+					t.Error("nothing was marked")
+				}
+			})
+		}
+		running.Wait()
+		require.Equal(t, storeTimeout, time.Since(began))
+	})
+}
+
+const storeTimeout = 2 * time.Second
+
+// stalledStore gives no answer in time.
+type stalledStore struct{ ledger.Store }
+
+func (s *stalledStore) Apply(ctx context.Context, _ ledger.Scope, _ ledger.Step) (ledger.Result, error) {
+	select {
+	case <-time.After(storeTimeout):
+	case <-ctx.Done():
+	}
+	return ledger.Result{}, ledger.ErrUnavailable
+}

@@ -19,14 +19,15 @@ func (s *Scopes) All(ctx context.Context, each func(tenants.Ref) error) error {
 // an error. A scope of which something cannot be read keeps no other waiting; the
 // error tells of it at the end.
 func (s *Scopes) Refs(ctx context.Context, each func(tenants.Ref) error) error {
-	if err := s.look(ctx); err != nil {
-		return err
+	looked := s.look(ctx)
+	if ctx.Err() != nil || errors.Is(looked, ledger.ErrNotReady) {
+		return looked
 	}
 	marks, err := s.marks(ctx)
 	if err != nil {
 		return err
 	}
-	var errs []error
+	errs := []error{looked}
 	refs := make(map[ledger.Scope]tenants.Ref, len(marks))
 	for scope, spells := range marks {
 		ref, ok, err := s.refOf(ctx, scope)
@@ -53,7 +54,7 @@ func (s *Scopes) Refs(ctx context.Context, each func(tenants.Ref) error) error {
 // look marks what is not marked and has something due, once in a while.
 func (s *Scopes) look(ctx context.Context) error {
 	s.mu.Lock()
-	last := s.looked
+	last, lost := s.looked, s.lost
 	s.mu.Unlock()
 	if !last.IsZero() && time.Since(last) < lookEvery {
 		return nil
@@ -67,13 +68,18 @@ func (s *Scopes) look(ctx context.Context) error {
 		case err == nil && quiet:
 			return nil
 		}
+		s.mu.Lock()
+		s.refs[ref.Scope] = ref // its own record may be unreadable
+		s.mu.Unlock()
 		return s.mark(ctx, ref.Scope) // what cannot be read may be due
 	})
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
-	s.looked = began
+	if s.lost == lost {
+		s.looked = began
+	}
 	s.mu.Unlock()
 	return nil
 }

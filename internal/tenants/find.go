@@ -70,7 +70,7 @@ func (d *Directory) look(ctx context.Context, f found) (found, error) {
 // RefOf returns the tenant whose scope it is; false if none lives there.
 func (d *Directory) RefOf(ctx context.Context, scope ledger.Scope) (Ref, bool, error) {
 	f, err := d.look(ctx, found{Ref: Ref{Scope: scope}})
-	return f.tenant.Ref, f.state == alive, err
+	return f.tenant.Ref, err == nil && f.state == alive, err
 }
 
 // Scopes calls each with the scope of every tenant, as Refs does.
