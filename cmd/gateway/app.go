@@ -287,6 +287,7 @@ func (a *App) Start() error {
 	} else {
 		a.jobs.Go(func() { a.countUsage(ctx) })
 	}
+	a.jobs.Go(func() { background.look(ctx, a.log) })
 	a.jobs.Go(func() { actions.Sweep(ctx, a.claims, background, a.metrics, a.log) })
 	a.jobs.Go(func() { actions.NewReconciler(a.service, background).Run(ctx) })
 	for name, l := range map[string]*listener{"api": a.public, "admin": a.admin} {

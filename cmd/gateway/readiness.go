@@ -126,6 +126,7 @@ func (g guarded) Apply(ctx context.Context, scope ledger.Scope, step ledger.Step
 type scopes interface {
 	actions.Scopes
 	actions.Directory
+	Look(ctx context.Context) error
 }
 
 // trusted lists the tenants while the store's data and clock can be trusted.
@@ -143,6 +144,28 @@ func (t trusted) Refs(ctx context.Context, each func(tenants.Ref) error) error {
 
 func (t trusted) All(ctx context.Context, each func(tenants.Ref) error) error {
 	return t.through(ctx, t.scopes.All, each)
+}
+
+// lookAround is how often it is asked whether all tenants are to be gone through.
+const lookAround = time.Minute
+
+// look has all tenants gone through once in a while, until ctx ends.
+func (t trusted) look(ctx context.Context, log *slog.Logger) {
+	tick := time.NewTicker(lookAround)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if t.doubt() != nil {
+			continue // readiness has said why
+		}
+		if err := t.Look(ctx); err != nil && ctx.Err() == nil {
+			log.WarnContext(ctx, "not all tenants gone through for what is due", "error", err)
+		}
+	}
 }
 
 func (t trusted) through(

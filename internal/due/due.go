@@ -33,6 +33,9 @@ const Spell = 10 * time.Minute
 // has lost.
 const lookEvery = 10 * time.Minute
 
+// atLatest is when a round waits for that.
+const atLatest = 2 * lookEvery
+
 // page is how many marks are read at a time.
 const page = 500
 

@@ -210,9 +210,17 @@ func TestUnmarkedScopesAreFoundAtLast(t *testing.T) {
 		s := due.New(store, all)
 		require.Equal(t, []string{"t1"}, visited(t, s))
 		require.NoError(t, put(t, store, all.refs[2].Scope, ledger.ByLease, "m"))
+		require.NoError(t, s.Look(t.Context()))
 		require.Equal(t, []string{"t1"}, visited(t, s))
 		<-time.After(due.Spell)
+		asked := all.asked.Load()
+		require.Equal(t, []string{"t1"}, visited(t, s))
+		require.Equal(t, asked, all.asked.Load(), "a round is not kept waiting")
+		require.NoError(t, s.Look(t.Context()))
 		require.ElementsMatch(t, []string{"t1", "t2"}, visited(t, s))
+		require.NoError(t, put(t, store, all.refs[0].Scope, ledger.ByLease, "m"))
+		<-time.After(2 * due.Spell)
+		require.Len(t, visited(t, s), 3, "though nobody looked")
 	})
 }
 
@@ -323,6 +331,20 @@ func TestATenantWhoseRecordIsDamagedIsVisited(t *testing.T) {
 		require.NoError(t, put(t, s.Watch(store), all.refs[0].Scope, ledger.ByLease, "m"))
 		require.Equal(t, []string{"t0"}, visited(t, s))
 		require.Equal(t, []string{"t0"}, visited(t, s))
+	})
+}
+
+// So is one that is found while a round is under way.
+func TestWhatALookFindsBesideARoundIsKept(t *testing.T) {
+	play(t, func(t *testing.T, store *counting) {
+		all := crowd(2)
+		s := due.New(store, damagedRecord{all})
+		require.NoError(t, put(t, s.Watch(store), all.refs[0].Scope, ledger.ByLease, "m"))
+		require.Equal(t, []string{"t0"}, visited(t, s))
+		require.NoError(t, put(t, store, all.refs[1].Scope, ledger.ByLease, "m"))
+		<-time.After(due.Spell)
+		require.NoError(t, s.Refs(t.Context(), func(tenants.Ref) error { return s.Look(t.Context()) }))
+		require.ElementsMatch(t, []string{"t0", "t1"}, visited(t, s))
 	})
 }
 

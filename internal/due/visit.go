@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"holdfast.dev/gateway/internal/ledger"
@@ -19,7 +20,7 @@ func (s *Scopes) All(ctx context.Context, each func(tenants.Ref) error) error {
 // an error. A scope of which something cannot be read keeps no other waiting; the
 // error tells of it at the end.
 func (s *Scopes) Refs(ctx context.Context, each func(tenants.Ref) error) error {
-	looked := s.look(ctx)
+	looked := s.look(ctx, atLatest)
 	if ctx.Err() != nil || errors.Is(looked, ledger.ErrNotReady) {
 		return looked
 	}
@@ -28,9 +29,16 @@ func (s *Scopes) Refs(ctx context.Context, each func(tenants.Ref) error) error {
 		return err
 	}
 	errs := []error{looked}
+	s.mu.Lock()
+	had := maps.Clone(s.refs)
+	s.mu.Unlock()
 	refs := make(map[ledger.Scope]tenants.Ref, len(marks))
 	for scope, spells := range marks {
-		ref, ok, err := s.refOf(ctx, scope)
+		var err error
+		ref, ok := had[scope]
+		if !ok {
+			ref, ok, err = s.RefOf(ctx, scope)
+		}
 		if ok {
 			refs[scope] = ref
 			if err := each(ref); err != nil {
@@ -46,17 +54,27 @@ func (s *Scopes) Refs(ctx context.Context, each func(tenants.Ref) error) error {
 		errs = append(errs, err)
 	}
 	s.mu.Lock()
-	s.refs = refs
-	s.mu.Unlock()
+	defer s.mu.Unlock()
+	for scope := range had { // and not what a look has found meanwhile
+		if _, marked := refs[scope]; !marked {
+			delete(s.refs, scope)
+		}
+	}
+	maps.Copy(s.refs, refs)
 	return errors.Join(errs...)
 }
 
-// look marks what is not marked and has something due, once in a while.
-func (s *Scopes) look(ctx context.Context) error {
+// Look goes through all tenants, if that was not done for a while, and marks those
+// with something due. It is to be called beside the rounds, again and again: with many
+// tenants it takes longer than a round may be kept waiting. A round does it by itself
+// only at the start, after [Scopes.Forget], and where nobody has for too long.
+func (s *Scopes) Look(ctx context.Context) error { return s.look(ctx, lookEvery) }
+
+func (s *Scopes) look(ctx context.Context, every time.Duration) error {
 	s.mu.Lock()
 	last, lost := s.looked, s.lost
 	s.mu.Unlock()
-	if !last.IsZero() && time.Since(last) < lookEvery {
+	if !last.IsZero() && time.Since(last) < every {
 		return nil
 	}
 	began := time.Now()
@@ -103,16 +121,6 @@ func (s *Scopes) marks(ctx context.Context) (map[ledger.Scope][]int64, error) {
 		}
 		r.After = &entries[len(entries)-1]
 	}
-}
-
-func (s *Scopes) refOf(ctx context.Context, scope ledger.Scope) (tenants.Ref, bool, error) {
-	s.mu.Lock()
-	ref, ok := s.refs[scope]
-	s.mu.Unlock()
-	if ok {
-		return ref, true, nil
-	}
-	return s.RefOf(ctx, scope) //nolint:wrapcheck // it is the directory's
 }
 
 // tidy removes marks whose time is over; a scope that is not quiet gets another
