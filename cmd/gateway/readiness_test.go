@@ -11,6 +11,7 @@ import (
 
 	"holdfast.dev/gateway/internal/due"
 	"holdfast.dev/gateway/internal/ledger"
+	"holdfast.dev/gateway/internal/loss"
 	"holdfast.dev/gateway/internal/pebblestore"
 	"holdfast.dev/gateway/internal/tenants"
 )
@@ -66,6 +67,51 @@ func TestRememberedTenantsAreNotSweptInDoubt(t *testing.T) {
 	doubt = ledger.ErrNotReady
 	require.ErrorIs(t, background.Refs(t.Context(), count), ledger.ErrNotReady)
 	require.Equal(t, 2, swept)
+}
+
+// What was put into a store is not taken to be there once the store was in doubt, or
+// a loss was accepted before anybody here saw it.
+func TestWhatAStoreMayHaveLostIsForgotten(t *testing.T) {
+	store := &answering{}
+	forgotten := 0
+	w := newLossWatch(store)
+	w.forget = func() { forgotten++ }
+	require.NoError(t, w.ready(t.Context()))
+	require.Zero(t, forgotten)
+	store.err = ledger.ErrUnavailable
+	require.Error(t, w.ready(t.Context()))
+	require.Zero(t, forgotten)
+	store.err = ledger.ErrNotReady
+	require.Error(t, w.ready(t.Context()))
+	require.Equal(t, 1, forgotten)
+	store.err, store.gap = nil, `{"from":"2026-03-01T12:00:00Z","to":"2026-03-01T12:01:00Z"}`
+	for range 3 {
+		require.NoError(t, w.ready(t.Context()))
+		require.Equal(t, 2, forgotten)
+	}
+	store.gap = `{"from":"2026-03-01T12:00:00Z","to":"2026-03-01T12:05:00Z"}`
+	require.NoError(t, w.ready(t.Context()))
+	require.Equal(t, 3, forgotten)
+	store.gap = "" // told of no more
+	require.NoError(t, w.ready(t.Context()))
+	require.Equal(t, 3, forgotten)
+}
+
+// answering is a store that is ready or not, and tells of a gap.
+type answering struct {
+	ledger.Store
+	err error
+	gap string
+}
+
+func (a *answering) Ready(context.Context) error { return a.err }
+
+func (a *answering) Read(context.Context, ledger.Scope, ...ledger.Fetch) (ledger.Snapshot, error) {
+	s := ledger.Snapshot{Values: map[ledger.Key]ledger.Value{}}
+	if a.gap != "" {
+		s.Values[loss.GapKey()] = ledger.Value{Data: []byte(a.gap)}
+	}
+	return s, nil
 }
 
 type oneTenant struct {
