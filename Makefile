@@ -89,7 +89,7 @@ mcp-clients: ## Let MCP clients from npm, and their conformance suite, speak to 
 
 # SEEDS seeds on each store; with the defaults more than 200,000 calls of do.
 SEEDS ?= 20
-CALLS ?= 3600
+CALLS ?= 4000
 
 .PHONY: torture
 torture: redis-server faketime ## Break everything around real gateways under load, and compare what is left (SEEDS, CALLS)
