@@ -68,7 +68,7 @@ type unheard struct {
 }
 
 func (u unheard) Apply(ctx context.Context, scope ledger.Scope, step ledger.Step) (ledger.Result, error) {
-	if u.away.Load() && ofAnOwner(step) {
+	if u.away.Load() && scope != ledger.Platform && ofAnOwner(step) {
 		return ledger.Result{}, fmt.Errorf("away: %w", ledger.ErrUnavailable)
 	}
 	return u.Store.Apply(ctx, scope, step)
