@@ -5,8 +5,7 @@
 
 FUZZTIME  ?= 30s
 # Two packages at a time: some start servers of their own and measure time-outs.
-# Tests that may run beside others mostly wait, so four of them do.
-TESTFLAGS ?= -race -shuffle=on -timeout=20m -p=2 -parallel=4
+TESTFLAGS ?= -race -shuffle=on -timeout=20m -p=2
 
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI         := .bin/golangci-lint-$(GOLANGCI_VERSION)

@@ -115,7 +115,7 @@ func (a *agent) check(id string) reply {
 func (a *agent) settles(n int) reply {
 	a.t.Helper()
 	var last reply
-	eventually(a.t, 15*time.Second, "the held write is settled by itself", func() bool {
+	eventually(a.t, 45*time.Second, "the held write is settled by itself", func() bool {
 		last = a.do("shop", "buy", fmt.Sprintf(`{"n":%d}`, n))
 		return last.status == 200
 	})
