@@ -9,7 +9,8 @@ import (
 // Pauses make who is refused wait a moment for the answer, so that a caller who
 // asks again as soon as it is answered cannot keep the gateway busy with refusing
 // it. The more of one tenant or address wait already, the longer: however many ask,
-// so many a second are refused and no more. It is safe for concurrent use. A nil Pauses makes nobody wait.
+// so many a second are refused and no more. It is safe for concurrent use. A nil
+// Pauses makes nobody wait.
 type Pauses struct {
 	length time.Duration
 

@@ -13,9 +13,9 @@ import (
 )
 
 // Ready says whether a claim made now would be safe: every master answers, is
-// fit to keep what it is given, lets this user run what the scripts run, and holds the data that [Init] began, in a format that this
-// release knows, with no loss noticed that was not accepted ([Store.Beat]). It
-// asks the servers each time.
+// fit to keep what it is given, lets this user run what the scripts run, and holds
+// the data that [Init] began, in a format that this release knows, with no loss
+// noticed that was not accepted ([Store.Beat]). It asks the servers each time.
 //
 // The acknowledgement decides what "keep" means. "none": Redis has it in memory;
 // a crash or a failover can lose a claim, and a lost claim can become a second
