@@ -283,6 +283,8 @@ func TestPauses(t *testing.T) {
 		synctest.Wait()
 		require.False(t, p.Wait(t.Context(), "a"))
 		require.True(t, p.Wait(t.Context(), "b"), "another's place is not taken")
+		<-time.After(9 * time.Second)
+		synctest.Wait()
 		require.True(t, p.Wait(t.Context(), "a"), "and they get free again")
 		gone, hangUp := context.WithCancel(t.Context())
 		hangUp()
