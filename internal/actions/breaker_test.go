@@ -78,8 +78,8 @@ func TestACallerWhoLeavesDoesNotCountAgainstTheVendor(t *testing.T) {
 		out := f.start(ctx, f.request(fmt.Sprintf(`{"n":%d}`, i)))
 		receive(t, working)
 		hangUp()
-		receive(t, out)
 		release(answered(201, "", `{}`))
+		require.NoError(t, receive(t, out).err)
 	}
 	f.vendor.answer = nil
 	f.succeeds(`{"n":100}`)

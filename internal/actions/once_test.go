@@ -251,10 +251,10 @@ func TestACallerThatHangsUpChangesNothing(t *testing.T) {
 	out := f.start(ctx, f.request(`{}`))
 	receive(t, working)
 	hangUp()
-	gone := receive(t, out)
-	f.failed(actions.InFlight, gone.reply, gone.err)
+	f.fails(actions.InFlight, `{}`)
 	release(answered(201, "", `{"ok":1}`))
-	f.eventually("the answer is stored", func() bool { return f.only().State == dedupe.Succeeded })
+	require.NoError(t, receive(t, out).err, "the call ran to its end")
+	require.Equal(t, dedupe.Succeeded, f.only().State)
 	require.True(t, f.succeeds(`{}`).Replayed)
 	require.Equal(t, 1, f.vendor.calls())
 }
@@ -263,8 +263,9 @@ func TestACallerThatHungUpBeforeTheClaimLeavesNoDoubt(t *testing.T) {
 	f := newFixture(t)
 	ctx, hangUp := context.WithCancel(t.Context())
 	hangUp()
-	_, _ = f.svc.Do(ctx, f.request(`{}`))
-	f.eventually("the write goes on", func() bool { return f.only().State == dedupe.Succeeded })
+	_, err := f.svc.Do(ctx, f.request(`{}`))
+	require.NoError(t, err)
+	require.Equal(t, dedupe.Succeeded, f.only().State)
 }
 
 func TestDryRunsSayWhatWouldHappenAndWriteNothing(t *testing.T) {

@@ -20,7 +20,8 @@ type owner struct {
 	mu     sync.Mutex // guards handle: a renewal and a settle never overlap
 	handle *dedupe.Handle
 
-	stopRenewing context.CancelFunc
+	lease renewal
+	left  bool // to a goroutine, which ends it
 
 	clock     sync.Mutex
 	issued    time.Duration // boot clock when the claim was issued
@@ -33,49 +34,63 @@ type done struct {
 	err   *Error
 }
 
-// run sends an acquired write and waits for its end, or for the caller to go.
+// run sends an acquired write and waits for its end. It does so on its caller's
+// goroutine, but not in its context: a caller that goes away ends nothing, and
+// what it left waits in its place.
 func (s *Service) run(ctx context.Context, w *write, c dedupe.Claimed) (Reply, *Error) {
 	o := &owner{s: s, w: w, handle: c.Handle, scribe: s.scribe(ctx, w.req), issued: w.issued, confirmed: w.issued}
-	told := make(chan done, 1)
-	s.running.Add(1) // under the caller's own place, so Close cannot be past it
-	go func() {
-		defer s.running.Done()
-		o.carry(context.WithoutCancel(ctx), told)
-	}()
-	select {
-	case d := <-told:
-		return d.reply, d.err
-	case <-ctx.Done():
-		// Nobody is there to read this; the write goes on.
-		return Reply{}, fail(InFlight, "the caller went away; the write goes on, and repeating the request gets its answer").
-			after(minHint).about(c.Record)
-	}
+	d := o.carry(inService{s.base, ctx})
+	return d.reply, d.err
 }
 
-// carry takes the write from the claim to its stored end. ctx carries the
-// caller's trace; the service's own end cuts it.
-func (o *owner) carry(ctx context.Context, told chan<- done) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(o.s.base, cancel)()
-	defer o.w.place.Done()
+// inService is the context of a call that outlives its caller: it ends with the
+// service, and has the values of the caller's context (its trace, its turn).
+type inService struct {
+	context.Context
+	caller context.Context //nolint:containedctx // for its values only
+}
 
-	// The lease must not wait for a turn.
-	renewing, stopRenewing := context.WithCancel(limits.WithTurn(ctx, nil))
-	o.stopRenewing = stopRenewing
-	defer o.renewing(renewing)()
-	defer stopRenewing()
-
-	var err error
-	func() {
-		defer caught(&err)
-		o.settle(ctx, o.perform(ctx), told)
-	}()
-	if err != nil {
-		o.s.log.ErrorContext(ctx, "write not carried to its end", "action_id", o.w.id.String(), "error", err)
-		o.tell(told, done{err: fail(Internal, "the gateway failed at its own work; get the action to see how it stands, and do not send it again").
-			next(GetAction).about(o.record())})
+// Value asks the service's context first: it holds nothing but itself, for what is
+// derived from this one to be ended by it.
+func (c inService) Value(key any) any {
+	if v := c.Context.Value(key); v != nil {
+		return v
 	}
+	return c.caller.Value(key)
+}
+
+// carry takes the write from the claim to its stored end, or to where the caller
+// is told without it and a goroutine goes on.
+func (o *owner) carry(ctx context.Context) (d done) {
+	o.keepLeaseLater(ctx)
+	defer func() {
+		if !o.left {
+			o.end()
+		}
+	}()
+	if o.safely(ctx, func() { d = o.settle(ctx, o.perform(ctx)) }) != nil {
+		d = done{err: fail(Internal, "the gateway failed at its own work; get the action to see how it stands, and do not send it again").
+			next(GetAction).about(o.record())}
+	}
+	return d
+}
+
+// end is what is done once nothing more becomes of the write here.
+func (o *owner) end() {
+	o.lease.end()
+	o.w.place.Done()
+}
+
+// safely turns a panic into an error, and logs it.
+func (o *owner) safely(ctx context.Context, do func()) (err error) {
+	defer func() {
+		if err != nil {
+			o.s.log.ErrorContext(ctx, "write not carried to its end", "action_id", o.w.id.String(), "error", err)
+		}
+	}()
+	defer caught(&err)
+	do()
+	return nil
 }
 
 // permit is asked right before the first byte: a claim that is too old may have
@@ -101,89 +116,45 @@ func within(span, from, to time.Duration) bool {
 
 var errTooLate = errors.New("the claim is too old to send under")
 
-// renewing has the lease kept until ctx ends; what it returns waits for that. Most
-// calls end before the first renewal, and pay for a timer only.
-func (o *owner) renewing(ctx context.Context) (wait func()) {
-	ended := make(chan struct{})
-	first := time.AfterFunc(o.s.claims.Lease()/3, func() {
-		defer close(ended)
-		o.keepLease(ctx)
-	})
-	return func() {
-		if !first.Stop() {
-			<-ended
-		}
-	}
-}
-
-// keepLease renews the lease, now and every third of it, until ctx ends. A renewal
-// that fails is tried again sooner; a lease that was lost is not renewed any more,
-// and the call goes on.
-func (o *owner) keepLease(ctx context.Context) {
-	every := o.s.claims.Lease() / 3
-	for ctx.Err() == nil {
-		wait := every
-		at := o.s.boot()
-		err := o.renew(ctx)
-		switch {
-		case err == nil:
-			o.clock.Lock()
-			o.confirmed = at
-			o.clock.Unlock()
-		case errors.Is(err, dedupe.ErrLeaseLost):
-			o.s.metrics.leaseLost.Inc()
-			o.s.log.WarnContext(ctx, "lease lost; the call goes on", "action_id", o.w.id.String())
-			return
-		default:
-			wait = every / 4
-		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-		case <-timer.C:
-		}
-	}
-}
-
-func (o *owner) renew(ctx context.Context) (err error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	defer caught(&err)
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	return o.s.claims.Renew(ctx, o.handle)
-}
-
 // Back-off of a settle that the store would not take.
 const (
 	settleFirst = 50 * time.Millisecond
 	settleMost  = 2 * time.Second
 )
 
-// settle stores what was found until the store takes it. If the first try
-// fails, the caller is told what can truthfully be told without the store.
-func (o *owner) settle(ctx context.Context, f finding, told chan<- done) {
+// settle stores what was found. If the store does not take it, the caller is told
+// what can truthfully be told without, and it is tried until it does.
+func (o *owner) settle(ctx context.Context, f finding) done {
 	ctx, span := o.s.tracer.Start(context.WithoutCancel(ctx), "settle")
-	defer span.End()
+	defer func() {
+		if !o.left {
+			span.End()
+		}
+	}()
 	spanSettle(span, f)
 	f.settlement.Scribe = o.scribe
-	wait := settleFirst
-	for {
-		rec, err := o.store(ctx, f)
-		if err == nil || isFinal(err) {
-			o.finish(ctx, f, rec, err, told)
-			return
-		}
-		if errors.Is(err, errPanicked) {
-			// It may never end well: the lease is given up, so that the write is
-			// held meanwhile. A later try still settles it.
-			o.stopRenewing()
-		}
-		o.s.log.WarnContext(ctx, "outcome not stored yet", "action_id", o.w.id.String(), "error", err)
-		o.tell(told, o.unsaved(ctx, f))
-		limits.TurnOf(ctx).Leave() // this may take long
+	rec, err := o.store(ctx, f)
+	if err == nil || isFinal(err) {
+		return o.finish(ctx, f, rec, err)
+	}
+	o.notStored(ctx, err)
+	d := o.unsaved(ctx, f)
+	limits.TurnOf(ctx).Leave() // this may take long
+	o.left = true
+	o.s.running.Add(1) // under the caller's own place, so Close cannot be past it
+	go func() {
+		defer o.s.running.Done()
+		defer o.end()
+		defer span.End()
+		_ = o.safely(ctx, func() { o.insist(ctx, f) })
+	}()
+	return d
+}
+
+// insist tries to store what was found until the store takes it or the service
+// ends. Nobody waits for it.
+func (o *owner) insist(ctx context.Context, f finding) {
+	for wait := settleFirst; ; wait = min(wait*2, settleMost) {
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:
@@ -192,8 +163,22 @@ func (o *owner) settle(ctx context.Context, f finding, told chan<- done) {
 			o.lastTry(ctx, f)
 			return
 		}
-		wait = min(wait*2, settleMost)
+		rec, err := o.store(ctx, f)
+		if err == nil || isFinal(err) {
+			o.finish(ctx, f, rec, err)
+			return
+		}
+		o.notStored(ctx, err)
 	}
+}
+
+func (o *owner) notStored(ctx context.Context, err error) {
+	if errors.Is(err, errPanicked) {
+		// It may never end well: the lease is given up, so that the write is
+		// held meanwhile. A later try still settles it.
+		o.lease.stop()
+	}
+	o.s.log.WarnContext(ctx, "outcome not stored yet", "action_id", o.w.id.String(), "error", err)
 }
 
 // record is the action as this owner last saw it.
@@ -242,12 +227,13 @@ func isFinal(err error) bool {
 		errors.Is(err, dedupe.ErrNotFound) || errors.Is(err, dedupe.ErrUnreadable)
 }
 
-func (o *owner) finish(ctx context.Context, f finding, rec *dedupe.Record, err error, told chan<- done) {
+// finish counts an outcome that the store has taken, or never will, and says what
+// is told of it.
+func (o *owner) finish(ctx context.Context, f finding, rec *dedupe.Record, err error) done {
 	o.s.metrics.outcome(o.w.spec.Name, f.word())
 	o.w.place.Done() // before the caller knows, whose next write may come at once
 	if err != nil {
-		o.late(ctx, f, rec, err, told)
-		return
+		return o.late(ctx, f, rec, err)
 	}
 	out := outcome{Record: rec, Answer: f.settlement.Answer, Release: f.release}
 	if rec.State == dedupe.Held {
@@ -256,12 +242,12 @@ func (o *owner) finish(ctx context.Context, f finding, rec *dedupe.Record, err e
 		out.Check = o.howToCheck(ctx, rec)
 	}
 	reply, e := o.s.settled(out)
-	o.tell(told, done{reply, e})
+	return done{reply, e}
 }
 
 // late answers a caller whose write was settled by somebody else meanwhile, or
 // whose record is gone. What this call learned changed nothing.
-func (o *owner) late(ctx context.Context, f finding, rec *dedupe.Record, err error, told chan<- done) {
+func (o *owner) late(ctx context.Context, f finding, rec *dedupe.Record, err error) done {
 	o.s.metrics.lateAnswers.Inc()
 	o.s.log.WarnContext(ctx, "late answer changed nothing", "action_id", o.w.id.String(), "outcome", f.settlement.State.String(), "error", err)
 	e := fail(OutcomeUnknown, "this write was settled by an operator or a check before the vendor's answer came; get the action to see how it stands. Do not send it again").
@@ -269,13 +255,5 @@ func (o *owner) late(ctx context.Context, f finding, rec *dedupe.Record, err err
 	if rec == nil {
 		e = fail(AnswerUnreadable, "what is stored about this write cannot be read or is gone; do not send it again, and ask an operator to look").cause(err)
 	}
-	o.tell(told, done{err: e})
-}
-
-// tell gives the caller its answer; only the first one counts.
-func (o *owner) tell(told chan<- done, d done) {
-	select {
-	case told <- d:
-	default:
-	}
+	return done{err: e}
 }
