@@ -74,8 +74,7 @@ func trustedProxies(c *Config, v string) error {
 // limitsOf makes what is counted in this process.
 func limitsOf(cfg Config, storeNow func() time.Time) api.Limits {
 	return api.Limits{
-		// The store's clock: a day begins for all replicas at once.
-		Tenants:        limits.New(cfg.Limits, storeNow),
+		Tenants:        limits.New(cfg.Limits, time.Now, storeNow),
 		Addresses:      limits.NewAddresses(cfg.AddressRequests, time.Now),
 		Turns:          limits.NewTurns(cfg.RequestsAtOnce),
 		Pauses:         limits.NewPauses(),

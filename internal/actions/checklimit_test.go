@@ -20,7 +20,7 @@ import (
 // atOnce limits the calls that every tenant may have under way.
 func atOnce(n int64) option {
 	return func(f *fixture, _ *dedupe.Config, c *actions.Config) {
-		c.Limits = limits.New(limits.Policy{ConcurrentCalls: n}, f.clock.Now)
+		c.Limits = limits.New(limits.Policy{ConcurrentCalls: n}, f.clock.Now, f.clock.Now)
 	}
 }
 

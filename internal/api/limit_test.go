@@ -105,7 +105,7 @@ func TestTrustedProxies(t *testing.T) {
 
 func TestTenantsAreLimited(t *testing.T) {
 	g := limited(t, func(now func() time.Time) api.Limits {
-		return api.Limits{Tenants: limits.New(limits.Policy{RequestsPerSecond: 2, WritesPerSecond: 7}, now)}
+		return api.Limits{Tenants: limits.New(limits.Policy{RequestsPerSecond: 2, WritesPerSecond: 7}, now, now)}
 	})
 	g.specs = func() []connectors.Spec { return nil }
 	var rows []audit.Row
@@ -135,7 +135,7 @@ func TestTenantsAreLimited(t *testing.T) {
 // A tenant may be given less than the gateway takes.
 func TestBodyLimitOfATenant(t *testing.T) {
 	g := limited(t, func(now func() time.Time) api.Limits {
-		return api.Limits{Tenants: limits.New(limits.Policy{MaxBody: maxBody}, now)}
+		return api.Limits{Tenants: limits.New(limits.Policy{MaxBody: maxBody}, now, now)}
 	})
 	g.authenticate = func(string) (tenants.Principal, error) {
 		p := someTenant(tenants.ScopeDo)

@@ -37,7 +37,7 @@ func oneTurn(t *testing.T) *limits.Turns {
 func inTurns(t *testing.T) *gateway {
 	t.Helper()
 	return newGateway(t, func(c *api.Config) {
-		c.Limits = api.Limits{Tenants: limits.New(limits.Policy{}, time.Now), Turns: oneTurn(t)}
+		c.Limits = api.Limits{Tenants: limits.New(limits.Policy{}, time.Now, time.Now), Turns: oneTurn(t)}
 	})
 }
 
@@ -153,7 +153,7 @@ func TestABodyThatNobodyReadsIsNoWayPastTheLine(t *testing.T) {
 func TestTheCallsOfAMessageTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGateway(t, func(c *api.Config) {
-			c.Limits = api.Limits{Tenants: limits.New(limits.Policy{}, time.Now), Turns: oneTurn(t)}
+			c.Limits = api.Limits{Tenants: limits.New(limits.Policy{}, time.Now, time.Now), Turns: oneTurn(t)}
 			c.MCP = func(rest http.Handler) http.Handler {
 				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					var all sync.WaitGroup
@@ -220,7 +220,7 @@ func TestRefusedCallersWait(t *testing.T) {
 		clock, pauses := func() time.Time { return created }, limits.NewPauses()
 		g := newGateway(t, func(c *api.Config) {
 			c.Limits = api.Limits{
-				Tenants: limits.New(limits.Policy{RequestsPerSecond: 1}, clock), Addresses: limits.NewAddresses(1, clock),
+				Tenants: limits.New(limits.Policy{RequestsPerSecond: 1}, clock, clock), Addresses: limits.NewAddresses(1, clock),
 				Pauses: pauses,
 			}
 		})

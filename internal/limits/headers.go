@@ -32,11 +32,11 @@ func (l *Limiter) Headers(p tenants.Principal) (policy, left string) {
 	if q := limit.WritesPerSecond; q > 0 {
 		add(Writes, q, ";w=1", s.writes.left(rate(q), s.seen), time.Second)
 	}
-	used := s.count
-	if s.day != dayOf(s.seen) {
+	today, used := l.store(), s.count
+	if s.day != dayOf(today) {
 		used = 0
 	}
-	add(NewWrites, limit.NewWrites, ";w=86400", limit.NewWrites-used, dayEnd(s.seen).Sub(s.seen))
+	add(NewWrites, limit.NewWrites, ";w=86400", limit.NewWrites-used, dayEnd(today).Sub(today))
 	add(Calls, limit.ConcurrentCalls, `;qu="concurrent-requests"`, limit.ConcurrentCalls-s.running, time.Second)
 	return strings.Join(policies, ", "), strings.Join(states, ", ")
 }

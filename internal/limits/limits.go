@@ -75,7 +75,8 @@ type Exceeded struct {
 // Limiter limits nothing.
 type Limiter struct {
 	policy Policy
-	now    func() time.Time
+	now    func() time.Time // this process's own, for what takes seconds
+	store  func() time.Time // the store's, for days
 
 	mu     sync.Mutex
 	states map[string]*state // by incarnation of the tenant
@@ -91,9 +92,12 @@ type state struct {
 	seen             time.Time
 }
 
-// New returns a limiter on a clock.
-func New(p Policy, now func() time.Time) *Limiter {
-	return &Limiter{policy: p, now: now, states: map[string]*state{}}
+// New returns a limiter on two clocks. Rates are counted on the replica's own, which
+// must not go back, as a monotonic one does not: on the store's, which is set by others, a
+// clock that was ahead for a moment would refuse everybody for as long as it was
+// ahead. A day is the store's: it begins for all replicas at once.
+func New(p Policy, now, store func() time.Time) *Limiter {
+	return &Limiter{policy: p, now: now, store: store, states: map[string]*state{}}
 }
 
 const (
@@ -169,8 +173,8 @@ func (l *Limiter) Write(p tenants.Principal) (*Permit, *Exceeded) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s, policy := l.of(p)
-	if policy.NewWrites > 0 && s.day == dayOf(s.seen) && s.count >= policy.NewWrites {
-		return nil, &Exceeded{Limit: NewWrites, Wait: dayEnd(s.seen).Sub(s.seen)}
+	if today := l.store(); policy.NewWrites > 0 && s.day == dayOf(today) && s.count >= policy.NewWrites {
+		return nil, &Exceeded{Limit: NewWrites, Wait: dayEnd(today).Sub(today)}
 	}
 	if s.full(policy) {
 		return nil, &Exceeded{Limit: Calls, Wait: callWait}
@@ -244,7 +248,9 @@ func (p *Permit) Claimed(at time.Time, count int64) {
 	p.l.mu.Lock()
 	defer p.l.mu.Unlock()
 	s, _ := p.l.of(p.who)
-	if day := dayOf(at); day > s.day || day == s.day && count > s.count {
+	// Another day is the present one, also where it is an earlier one: then the
+	// store's clock was set back.
+	if day := dayOf(at); day != s.day || count > s.count {
 		s.day, s.count = day, count
 	}
 }

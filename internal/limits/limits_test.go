@@ -26,7 +26,7 @@ func tenant(name string) tenants.Principal { return tenants.Principal{Tenant: na
 
 func TestRequestsPerSecond(t *testing.T) {
 	c := noon()
-	l := limits.New(limits.Policy{RequestsPerSecond: 4}, c.Now)
+	l := limits.New(limits.Policy{RequestsPerSecond: 4}, c.Now, c.Now)
 	a, b := tenant("a"), tenant("b")
 	for range 4 {
 		require.Nil(t, l.Request(a))
@@ -43,9 +43,43 @@ func TestRequestsPerSecond(t *testing.T) {
 	require.NotNil(t, l.Request(a), "an hour's rest saves up no more than a second's worth")
 }
 
+// A store whose clock was far ahead for a moment says nothing of what a tenant has
+// used: rates are counted on the replica's own clock. Only days are the store's.
+func TestTheStoresClockDecidesDaysOnly(t *testing.T) {
+	own, store := noon(), noon()
+	l := limits.New(limits.Policy{RequestsPerSecond: 1, WritesPerSecond: 1, NewWrites: 2}, own.Now, store.Now)
+	a := tenant("a")
+	use := func() *limits.Exceeded {
+		own.now = own.now.Add(time.Second)
+		if over := l.Request(a); over != nil {
+			return over
+		}
+		permit, over := l.Write(a)
+		permit.Done()
+		return over
+	}
+	require.Nil(t, use())
+	right := store.now
+	store.now = right.Add(40 * time.Hour)
+	require.Nil(t, use())
+	permit, over := func() (*limits.Permit, *limits.Exceeded) { own.now = own.now.Add(time.Second); return l.Write(a) }()
+	require.Nil(t, over)
+	permit.Claimed(store.now, 1) // of the day after tomorrow
+	permit.Done()
+	store.now = right
+	require.Nil(t, use(), "not for as long as the clock was ahead")
+
+	own.now = own.now.Add(time.Second)
+	permit, over = l.Write(a)
+	require.Nil(t, over)
+	permit.Claimed(store.now, 2)
+	permit.Done()
+	require.Equal(t, &limits.Exceeded{Limit: limits.NewWrites, Wait: 12 * time.Hour}, use(), "the day is today again")
+}
+
 func TestATenantsOwnLimitsCount(t *testing.T) {
 	c := noon()
-	l := limits.New(limits.Policy{RequestsPerSecond: 1, WritesPerSecond: 1, MaxBody: 100}, c.Now)
+	l := limits.New(limits.Policy{RequestsPerSecond: 1, WritesPerSecond: 1, MaxBody: 100}, c.Now, c.Now)
 	a := tenant("a")
 	a.Limits = tenants.Limits{RequestsPerSecond: 2, WritesPerSecond: 3, MaxBody: 50}
 	require.Nil(t, l.Request(a))
@@ -64,7 +98,7 @@ func TestATenantsOwnLimitsCount(t *testing.T) {
 
 func TestAReplayIsNotCharged(t *testing.T) {
 	c := noon()
-	l := limits.New(limits.Policy{WritesPerSecond: 2, ConcurrentCalls: 1}, c.Now)
+	l := limits.New(limits.Policy{WritesPerSecond: 2, ConcurrentCalls: 1}, c.Now, c.Now)
 	a := tenant("a")
 	for range 100 {
 		p, over := l.Write(a)
@@ -86,7 +120,7 @@ func TestAReplayIsNotCharged(t *testing.T) {
 
 func TestNewWritesOfADay(t *testing.T) {
 	c := noon()
-	l := limits.New(limits.Policy{NewWrites: 10}, c.Now)
+	l := limits.New(limits.Policy{NewWrites: 10}, c.Now, c.Now)
 	a := tenant("a")
 	p, over := l.Write(a)
 	require.Nil(t, over)
@@ -108,7 +142,7 @@ func TestNewWritesOfADay(t *testing.T) {
 // day's writes.
 func TestACallThatIsNoWriteTakesAPlaceOnly(t *testing.T) {
 	c := noon()
-	l := limits.New(limits.Policy{WritesPerSecond: 1, ConcurrentCalls: 2, NewWrites: 1}, c.Now)
+	l := limits.New(limits.Policy{WritesPerSecond: 1, ConcurrentCalls: 2, NewWrites: 1}, c.Now, c.Now)
 	a := tenant("a")
 	p, over := l.Write(a)
 	require.Nil(t, over)
@@ -138,7 +172,7 @@ func TestTallyIsTheDays(t *testing.T) {
 
 func TestHeaders(t *testing.T) {
 	c := noon()
-	l := limits.New(limits.Policy{RequestsPerSecond: 10, WritesPerSecond: 5, ConcurrentCalls: 3, NewWrites: 100}, c.Now)
+	l := limits.New(limits.Policy{RequestsPerSecond: 10, WritesPerSecond: 5, ConcurrentCalls: 3, NewWrites: 100}, c.Now, c.Now)
 	a := tenant("a")
 	require.Nil(t, l.Request(a))
 	p, _ := l.Write(a)
@@ -151,7 +185,7 @@ func TestHeaders(t *testing.T) {
 	}
 	_, left = l.Headers(a)
 	require.Contains(t, left, `"requests";r=0;t=1`)
-	policy, left = limits.New(limits.Policy{}, c.Now).Headers(a)
+	policy, left = limits.New(limits.Policy{}, c.Now, c.Now).Headers(a)
 	require.Empty(t, policy+left)
 	policy, _ = l.Headers(tenants.Principal{Platform: true})
 	require.Empty(t, policy)
@@ -176,7 +210,7 @@ func TestNilLimitsNothing(t *testing.T) {
 // for.
 func TestRefusalsAreNotedNowAndThen(t *testing.T) {
 	c := noon()
-	l := limits.New(limits.Policy{}, c.Now)
+	l := limits.New(limits.Policy{}, c.Now, c.Now)
 	a := tenant("a")
 	n, write := l.Note(a, limits.Writes)
 	require.True(t, write)
@@ -239,7 +273,7 @@ func TestAddressesAreBounded(t *testing.T) {
 }
 
 func TestLimiterIsSafeForConcurrentUse(t *testing.T) {
-	l := limits.New(limits.Policy{RequestsPerSecond: 1000, WritesPerSecond: 1000, ConcurrentCalls: 10, NewWrites: 1000}, time.Now)
+	l := limits.New(limits.Policy{RequestsPerSecond: 1000, WritesPerSecond: 1000, ConcurrentCalls: 10, NewWrites: 1000}, time.Now, time.Now)
 	var all sync.WaitGroup
 	for i := range 8 {
 		all.Go(func() {

@@ -34,6 +34,9 @@ func (a *account) violations() []string {
 	}
 	heard := map[string][]note{}
 	for _, n := range a.notes {
+		if n.code == "rate_limited" {
+			bad("%s: refused by a limit that nobody came near", n.op)
+		}
 		if n.other {
 			if n.status == 200 || n.status == 423 || n.status == 424 {
 				bad("%s: its key with another payload was answered %d", n.op, n.status)

@@ -183,7 +183,9 @@ func (s *scene) startRedis(ctx context.Context) ([]string, error) {
 func (s *scene) makeTenant(ctx context.Context) error {
 	var made struct{ Key string }
 	err := errors.Join(
-		s.http(ctx, http.MethodPost, "/v1/tenants", adminKey, map[string]any{"id": "acme", "limits": map[string]any{}}, nil),
+		s.http(ctx, http.MethodPost, "/v1/tenants", adminKey, map[string]any{"id": "acme", "limits": map[string]any{
+			"requests_per_second": 100_000, "writes_per_second": 100_000, "concurrent_calls": 10_000,
+		}}, nil),
 		s.http(ctx, http.MethodPost, "/v1/tenants/acme/keys", adminKey,
 			map[string]any{"label": "agents", "scopes": []string{"do", "read", "resolve", "manage"}}, &made),
 	)
