@@ -44,7 +44,7 @@ var (
 )
 
 func newReadiness(ask func(context.Context) error, timeout time.Duration, log *slog.Logger) *readiness {
-	r := &readiness{ask: ask, timeout: timeout, log: log, boot: bootclock.Now}
+	r := &readiness{ask: ask, timeout: timeout, log: log, boot: bootclock.New().Now}
 	r.state.Store(&readyAnswer{err: errNotAsked})
 	return r
 }

@@ -135,7 +135,7 @@ func open(dir string, opts Options, ticks <-chan time.Time, tune ...func(*pebble
 	if opts.Clock == nil {
 		opts.Clock = time.Now
 		if opts.Boot == nil {
-			opts.Boot, opts.Run = bootclock.Now, bootclock.ID()
+			opts.Boot, opts.Run = bootclock.New().Now, bootclock.ID()
 		}
 	}
 	if opts.Logger == nil {

@@ -32,7 +32,7 @@ type clock struct {
 
 func newClock(shift func() time.Duration) *clock {
 	return &clock{
-		boot:  bootclock.Now,
+		boot:  bootclock.New().Now,
 		guess: func() time.Time { return time.Now().Add(shift()) },
 	}
 }
