@@ -34,27 +34,25 @@ func (s *Store) apply(st *stripe, scope ledger.Scope, step ledger.Step) (func() 
 	if m, ok := st.nonces.find(name, s.uptime()); ok {
 		return s.tell(st.last, m.result(now)), nil
 	}
-	holds, err := s.holds(scope, step, now)
+	c := &change{db: s.db, memory: s.memory, scope: scope, now: now.UnixMilli()}
+	holds, err := c.holds(step, now)
 	if err != nil {
 		return nil, err
 	}
 	if !holds {
-		values, err := fetchValues(s.db, scope, step.Fetch, now.UnixMilli())
+		s.memory.put(c.values)
+		values, err := fetchValues(s.db, scope, step.Fetch, c.now)
 		if err != nil {
 			return nil, err
 		}
 		return s.tell(st.last, ledger.Result{Snapshot: ledger.Snapshot{Now: now, Values: values}}), nil
 	}
-	return s.make(st, scope, step, now)
+	return s.make(st, c, step, now)
 }
 
 // make applies every part of a step whose conditions hold.
-func (s *Store) make(
-	st *stripe, scope ledger.Scope, step ledger.Step, now time.Time,
-) (func() (ledger.Result, error), error) {
-	c := &change{
-		db: s.db, scope: scope, now: now.UnixMilli(), batch: s.db.NewBatch(), written: map[string][]byte{},
-	}
+func (s *Store) make(st *stripe, c *change, step ledger.Step, now time.Time) (func() (ledger.Result, error), error) {
+	c.batch = s.db.NewBatch()
 	counters, tail, err := s.build(st, c, step)
 	if err != nil {
 		return nil, errors.Join(err, c.batch.Close())
@@ -63,12 +61,13 @@ func (s *Store) make(
 	if err != nil {
 		return nil, err
 	}
+	s.memory.put(c.values)
 	if len(step.Rows) > 0 {
-		st.remember(scope, tail)
+		st.remember(c.scope, tail)
 	}
-	st.nonces.apply(nonceKey{scope, step.Nonce}, now, counters, s.uptime())
+	st.nonces.apply(nonceKey{c.scope, step.Nonce}, now, counters, s.uptime())
 	for _, v := range step.Void {
-		st.nonces.void(nonceKey{scope, v}, s.uptime())
+		st.nonces.void(nonceKey{c.scope, v}, s.uptime())
 	}
 	res := ledger.Result{Snapshot: ledger.Snapshot{Now: now}, Applied: true, Counters: slices.Clone(counters)}
 	return func() (ledger.Result, error) {
@@ -113,8 +112,8 @@ func (s *Store) tail(st *stripe, scope ledger.Scope) (uint64, error) {
 	return max(seq, trimmed), err
 }
 
-// holds reports whether a step's conditions hold at a time.
-func (s *Store) holds(scope ledger.Scope, step ledger.Step, now time.Time) (bool, error) {
+// holds reports whether a step's conditions hold at a time, which is the change's.
+func (c *change) holds(step ledger.Step, now time.Time) (bool, error) {
 	if off := now.Sub(step.At); off > ledger.Drift || off < -ledger.Drift {
 		return false, nil
 	}
@@ -122,31 +121,15 @@ func (s *Store) holds(scope ledger.Scope, step ledger.Step, now time.Time) (bool
 		return false, nil
 	}
 	for _, x := range step.Expect {
-		ok, err := s.expected(scope, x, now.UnixMilli())
-		if err != nil || !ok {
-			return false, err
+		at, err := c.stands(valueKey(c.scope, x.Key))
+		if err != nil {
+			return false, fmt.Errorf("check condition: %w", err)
+		}
+		if !at.is(x.Version, c.now) {
+			return false, nil
 		}
 	}
 	return true, nil
-}
-
-func (s *Store) expected(scope ledger.Scope, x ledger.Expect, now int64) (bool, error) {
-	absent := true
-	var version ledger.Version
-	_, err := view(s.db, valueKey(scope, x.Key), func(raw []byte) error {
-		e, err := decodeEnvelope(raw)
-		if err == nil && e.lives(now) {
-			absent, version = false, e.version
-		}
-		return err
-	})
-	if err != nil {
-		return false, fmt.Errorf("check condition: %w", err)
-	}
-	if x.Version == (ledger.Version{}) {
-		return absent, nil
-	}
-	return !absent && version == x.Version, nil
 }
 
 // commit appends a batch to the log, under its stripe. What it returns waits for

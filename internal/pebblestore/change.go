@@ -14,10 +14,14 @@ import (
 // change builds the batch of one step. It is used under the scope's stripe, so
 // that what it reads cannot change until its batch is in the log.
 type change struct {
-	db    *pebble.DB
-	scope ledger.Scope
-	now   int64
-	batch *pebble.Batch
+	db     *pebble.DB
+	memory *memory
+	scope  ledger.Scope
+	now    int64
+	batch  *pebble.Batch
+	// values is what the step has found and left under value keys so far. It goes
+	// into the memory when the batch is in the log, or there is none.
+	values map[string]standing
 	// written is what the step has written so far, nil for deleted, so that its
 	// later parts see its earlier ones.
 	written map[string][]byte
@@ -27,9 +31,11 @@ type change struct {
 // contract, and returns the counters.
 func (c *change) apply(step ledger.Step) ([]int64, error) {
 	for _, k := range step.Delete {
-		if err := c.delete(valueKey(c.scope, k)); err != nil {
+		key := valueKey(c.scope, k)
+		if err := c.delete(key); err != nil {
 			return nil, err
 		}
+		c.note(key, standing{})
 	}
 	for _, p := range step.Put {
 		if err := c.put(p, step.Nonce.Version()); err != nil {
@@ -54,8 +60,9 @@ func (c *change) apply(step ledger.Step) ([]int64, error) {
 }
 
 func (c *change) put(p ledger.Put, v ledger.Version) error {
-	expires := expiry(p.Expires)
-	return c.store(valueKey(c.scope, p.Key), expires, encodeValue(v, expires, p.Data))
+	key, expires := valueKey(c.scope, p.Key), expiry(p.Expires)
+	c.note(key, standing{form: formValue, expires: expires, version: v})
+	return c.store(key, expires, encodeValue(v, expires, p.Data))
 }
 
 func (c *change) addAll(adds []ledger.Add) ([]int64, error) {
@@ -75,29 +82,23 @@ func (c *change) addAll(adds []ledger.Add) ([]int64, error) {
 
 func (c *change) add(a ledger.Add) (int64, error) {
 	key := valueKey(c.scope, a.Key)
-	var sum int64
-	_, err := c.view(key, func(raw []byte) error {
-		e, err := decodeEnvelope(raw)
-		if err != nil {
-			return err
-		}
-		if !e.lives(c.now) {
-			return nil
-		}
-		if !e.counter {
-			return ledger.ErrCorrupt // a value stands where a counter belongs
-		}
-		sum = e.sum
-		return nil
-	})
+	at, err := c.stands(key)
 	if err != nil {
 		return 0, fmt.Errorf("read counter: %w", err)
+	}
+	var sum int64
+	if at.lives(c.now) {
+		if at.form != formCounter {
+			return 0, fmt.Errorf("read counter: %w", ledger.ErrCorrupt) // a value stands where a counter belongs
+		}
+		sum = at.sum
 	}
 	if (a.Delta > 0 && sum > math.MaxInt64-a.Delta) || (a.Delta < 0 && sum < math.MinInt64-a.Delta) {
 		return 0, errors.New("add to counter: the sum does not fit 64 bits")
 	}
 	sum += a.Delta
 	expires := expiry(a.Expires)
+	c.note(key, standing{form: formCounter, expires: expires, sum: sum})
 	return sum, c.store(key, expires, encodeCounter(expires, sum))
 }
 
@@ -163,6 +164,34 @@ func (c *change) append(rows [][]byte, seq uint64) (uint64, error) {
 	return seq, nil
 }
 
+// stands is what stands under a value key as this step would leave it so far.
+func (c *change) stands(key []byte) (standing, error) {
+	if at, ok := c.values[string(key)]; ok {
+		return at, nil
+	}
+	if at, ok := c.memory.get(key); ok {
+		return at, nil
+	}
+	var at standing
+	_, err := view(c.db, key, func(raw []byte) error {
+		e, err := decodeEnvelope(raw)
+		at = e.standing()
+		return err
+	})
+	if err != nil {
+		return standing{}, err
+	}
+	c.note(key, at)
+	return at, nil
+}
+
+func (c *change) note(key []byte, at standing) {
+	if c.values == nil {
+		c.values = map[string]standing{}
+	}
+	c.values[string(key)] = at
+}
+
 // view shows the bytes under a key as this step would leave them so far.
 func (c *change) view(key []byte, see func(raw []byte) error) (bool, error) {
 	if raw, ok := c.written[string(key)]; ok {
@@ -175,11 +204,17 @@ func (c *change) view(key []byte, see func(raw []byte) error) (bool, error) {
 }
 
 func (c *change) set(key, value []byte) error {
+	if c.written == nil {
+		c.written = map[string][]byte{}
+	}
 	c.written[string(key)] = value
 	return c.batch.Set(key, value, nil)
 }
 
 func (c *change) delete(key []byte) error {
+	if c.written == nil {
+		c.written = map[string][]byte{}
+	}
 	c.written[string(key)] = nil
 	return c.batch.Delete(key, nil)
 }

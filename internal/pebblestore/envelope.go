@@ -64,6 +64,14 @@ func decodeEnvelope(b []byte) (envelope, error) {
 	return envelope{}, ledger.ErrCorrupt
 }
 
+// standing is the envelope without its data.
+func (e envelope) standing() standing {
+	if e.counter {
+		return standing{form: formCounter, expires: e.expires, sum: e.sum}
+	}
+	return standing{form: formValue, expires: e.expires, version: e.version}
+}
+
 // lives reports whether the envelope's value exists at a time. The instant of
 // expiry is the first at which it does not.
 func (e envelope) lives(now int64) bool { return e.expires == 0 || now < e.expires }

@@ -2,6 +2,7 @@ package pebblestore
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -64,8 +65,73 @@ func (s *Store) ForgetTails() {
 
 // Corrupt writes bytes under a value key that no encoder makes.
 func (s *Store) Corrupt(scope ledger.Scope, key ledger.Key, bytes []byte) error {
+	s.Remember(memoryMost) // what changes under the store is not what it remembers
 	return s.db.Set(valueKey(scope, key), bytes, pebble.NoSync)
 }
+
+// Remember forgets what stands under value keys and bounds what is remembered
+// from now on; 0: nothing is. No step may be under way.
+func (s *Store) Remember(most int) {
+	s.memory.mu.Lock()
+	defer s.memory.mu.Unlock()
+	s.memory.most, s.memory.bytes = most/2, 0
+	s.memory.young, s.memory.old = map[string]standing{}, nil
+}
+
+// Misremember replaces what is remembered of a value by that of another.
+func (s *Store) Misremember(scope ledger.Scope, key, other ledger.Key) {
+	s.memory.mu.Lock()
+	defer s.memory.mu.Unlock()
+	s.memory.young[string(valueKey(scope, key))] = s.memory.young[string(valueKey(scope, other))]
+}
+
+// Stale compares what is remembered with the engine's values, and counts where
+// they differ for a reader.
+func (s *Store) Stale() (n int, err error) {
+	now := s.clock.now().UnixMilli()
+	for key, at := range s.memory.old {
+		if _, newer := s.memory.young[key]; !newer {
+			n, err = s.stale(n, err, key, at, now)
+		}
+	}
+	for key, at := range s.memory.young {
+		n, err = s.stale(n, err, key, at, now)
+	}
+	return n, err
+}
+
+func (s *Store) stale(n int, err error, key string, at standing, now int64) (int, error) {
+	var is standing
+	_, failed := view(s.db, []byte(key), func(raw []byte) error {
+		e, err := decodeEnvelope(raw)
+		is = e.standing()
+		return err
+	})
+	if at.lives(now) != is.lives(now) || at.lives(now) && at != is {
+		n++
+	}
+	return n, errors.Join(err, failed)
+}
+
+// Living is every key of the scopes with its value, but for values that have ended.
+func (s *Store) Living() (map[string]string, error) {
+	now := s.clock.now().UnixMilli()
+	iter, err := s.db.NewIter(&pebble.IterOptions{LowerBound: []byte{tagScope}})
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]string{}
+	for ok := iter.First(); ok; ok = iter.Next() {
+		e, err := decodeEnvelope(iter.Value())
+		if iter.Key()[scopeLength-1] != tagValue || err != nil || e.lives(now) {
+			all[string(iter.Key())] = string(iter.Value())
+		}
+	}
+	return all, iter.Close()
+}
+
+// Remembered counts what the memory has.
+func (s *Store) Remembered() int { return len(s.memory.young) + len(s.memory.old) }
 
 // RawSet and RawDelete change the engine's keys under the store.
 func (s *Store) RawSet(key, value []byte) error { return s.db.Set(key, value, pebble.Sync) }

@@ -85,6 +85,7 @@ type Store struct {
 	clock   *clock
 	mark    highWater
 	stripes [stripeCount]stripe
+	memory  *memory // of what the stripes guard
 	seed    maphash.Seed
 	uptime  func() time.Duration // the age of this Store, on a clock nobody sets
 
@@ -144,6 +145,7 @@ func open(dir string, opts Options, ticks <-chan time.Time, tune ...func(*pebble
 	start := time.Now()
 	s := &Store{
 		log:     opts.Logger,
+		memory:  newMemory(memoryMost),
 		seed:    maphash.MakeSeed(),
 		uptime:  func() time.Duration { return time.Since(start) },
 		calls:   newGate(),
