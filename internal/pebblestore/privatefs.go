@@ -60,9 +60,13 @@ func private(name string) func(vfs.File, error) (vfs.File, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := os.Chmod(name, fileMode); err != nil {
+		made, err := ahead(name, file)
+		if err == nil {
+			err = os.Chmod(name, fileMode)
+		}
+		if err != nil {
 			return nil, errors.Join(err, file.Close())
 		}
-		return file, nil
+		return made, nil
 	}
 }
