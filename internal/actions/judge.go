@@ -3,12 +3,10 @@ package actions
 import (
 	"context"
 	"encoding/hex"
-	"encoding/json"
 	"mime"
 	"net/http"
 	"net/textproto"
 	"strings"
-	"unicode/utf8"
 
 	"go.opentelemetry.io/otel/trace"
 
@@ -16,6 +14,7 @@ import (
 	"holdfast.dev/gateway/internal/dedupe"
 	"holdfast.dev/gateway/internal/ledger"
 	"holdfast.dev/gateway/internal/limits"
+	"holdfast.dev/gateway/internal/strictjson"
 	"holdfast.dev/gateway/internal/wire"
 )
 
@@ -232,15 +231,17 @@ func resultOf(x wire.Exchange, v connectors.Verdict, m mask) *Answer {
 	}
 	contentType := x.Header.Get("Content-Type")
 	if mayBeJSON(contentType) && soundJSON(x.Body.Bytes) {
-		return m.json(x.Body.Bytes)
+		return m.sound(x.Body.Bytes)
 	}
 	return &Answer{Kind: ResultBinary, ContentType: contentType, Data: m.bytes(x.Body.Bytes)}
 }
 
-// soundJSON says whether bytes may stand in an answer as JSON: json.Valid lets
-// bytes by that are not UTF-8, which would make the whole answer unreadable to
-// its agent (RFC 8259 section 8.1).
-func soundJSON(b []byte) bool { return utf8.Valid(b) && json.Valid(b) }
+// soundJSON says whether bytes may stand in an answer as JSON. What is not UTF-8
+// would make the whole answer unreadable to its agent (RFC 8259 section 8.1).
+func soundJSON(b []byte) bool {
+	_, ok := strictjson.Sound(b)
+	return ok
+}
 
 // mayBeJSON: the type says JSON, or there is none.
 func mayBeJSON(contentType string) bool {

@@ -101,14 +101,19 @@ func (m mask) bytes(b []byte) []byte {
 	return b
 }
 
-// json hides credentials in a JSON result. If that broke the JSON (a credential
-// of digits inside a number), the result is left out rather than shown.
+// json hides credentials in a result that should be JSON.
 func (m mask) json(data []byte) *Answer {
 	if !soundJSON(data) {
 		return &Answer{Kind: ResultOmitted, Reason: "not_json", Bytes: int64(len(data))}
 	}
+	return m.sound(data)
+}
+
+// sound hides credentials in a result that is JSON. If that broke the JSON (a
+// credential of digits inside a number), the result is left out rather than shown.
+func (m mask) sound(data []byte) *Answer {
 	out := m.bytes(data)
-	if !soundJSON(out) {
+	if !bytes.Equal(out, data) && !soundJSON(out) {
 		return &Answer{Kind: ResultOmitted, Reason: "credential_in_result", Bytes: int64(len(data))}
 	}
 	return &Answer{Kind: ResultJSON, Data: m.escaped(out)}

@@ -39,6 +39,12 @@ func BenchmarkGuard(b *testing.B) {
 			}
 			return nil
 		})
+		run("Sound", func() error {
+			if _, ok := strictjson.Sound(raw); !ok {
+				return fmt.Errorf("unsound")
+			}
+			return nil
+		})
 		run("Check", func() error { return strictjson.Check(raw) })
 		var room []byte
 		run("AppendCanonical", func() (err error) { room, err = strictjson.AppendCanonical(room[:0], raw); return err })

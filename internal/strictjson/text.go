@@ -2,7 +2,9 @@ package strictjson
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
+	"math/bits"
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -20,15 +22,7 @@ const (
 // quotes included.
 func (c *checker) text() (token []byte, escaped bool, err *Error) {
 	start := c.pos
-	for i := start + 1; i < len(c.raw); {
-		for plainText[c.raw[i]] {
-			if i++; i == len(c.raw) {
-				break
-			}
-		}
-		if i == len(c.raw) {
-			break
-		}
+	for i := plainEnd(c.raw, start+1); i < len(c.raw); i = plainEnd(c.raw, i) {
 		switch b := c.raw[i]; {
 		case b == '"':
 			c.pos = i + 1
@@ -65,6 +59,24 @@ var plainText = func() (plain [256]bool) {
 	}
 	return plain
 }()
+
+// plainEnd is where the bytes of plainText from i on end. It looks at eight at once.
+func plainEnd(raw []byte, i int) int {
+	const ones, high = 0x0101010101010101, 0x8080808080808080
+	for ; i+8 <= len(raw); i += 8 {
+		w := binary.LittleEndian.Uint64(raw[i:])
+		// The high bit of a byte of w-n*ones&^w is set where that byte of w is less
+		// than n; of a byte behind such a one it may be set, too.
+		quote, slash := w^'"'*ones, w^'\\'*ones
+		if s := (w | (w-' '*ones)&^w | (quote-ones)&^quote | (slash-ones)&^slash) & high; s != 0 {
+			return i + bits.TrailingZeros64(s)/8
+		}
+	}
+	for i < len(raw) && plainText[raw[i]] {
+		i++
+	}
+	return i
+}
 
 // escape measures the escape at the start of raw: a pair of surrogates is one.
 func escape(raw []byte) (size int, reason string) {
@@ -191,6 +203,15 @@ func unquote(token []byte) (string, bool) {
 	return s, true
 }
 
+// Plain returns what stands between the quotes of a token, a part of it, if the
+// token is a string in which every byte stands for itself: ASCII without an escape.
+func Plain(token []byte) (text []byte, ok bool) {
+	if !isPlain(token) {
+		return nil, false
+	}
+	return token[1 : len(token)-1], true
+}
+
 // isPlain says whether a token is a string in which every byte stands for
 // itself. Nearly all names are, and need no decoder.
 func isPlain(token []byte) bool {
@@ -198,10 +219,5 @@ func isPlain(token []byte) bool {
 	if last < 1 || token[0] != '"' || token[last] != '"' {
 		return false
 	}
-	for _, b := range token[1:last] {
-		if !plainText[b] {
-			return false
-		}
-	}
-	return true
+	return plainEnd(token, 1) == last
 }

@@ -212,7 +212,7 @@ func stringEnd(raw []byte, i int) (end int, ok bool) {
 	if i >= len(raw) || raw[i] != '"' {
 		return i, false
 	}
-	for i++; i < len(raw); i++ {
+	for i = plainEnd(raw, i+1); i < len(raw); i = plainEnd(raw, i+1) {
 		switch raw[i] {
 		case '\\':
 			i++

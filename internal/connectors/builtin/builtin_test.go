@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func registry(t *testing.T) *connectors.Registry {
+func registry(t testing.TB) *connectors.Registry {
 	t.Helper()
 	compiler, err := manifest.NewCompiler()
 	require.NoError(t, err)
@@ -30,7 +30,7 @@ func registry(t *testing.T) *connectors.Registry {
 	return r
 }
 
-func load(t *testing.T, pin string) connectors.Connector {
+func load(t testing.TB, pin string) connectors.Connector {
 	t.Helper()
 	found, err := registry(t).Lookup(t.Context(), pin)
 	require.NoError(t, err)

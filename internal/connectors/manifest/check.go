@@ -76,7 +76,7 @@ func (b *builder) resend(a *action, within, pointer string) connectors.CheckRule
 }
 
 // find reads a lookup's answer.
-func (l *lookup) find(ctx context.Context, vars scope, ans reading) (connectors.Found, error) {
+func (l *lookup) find(ctx context.Context, vars *scope, ans reading) (connectors.Found, error) {
 	doubtful := connectors.Found{Kind: connectors.Doubtful}
 	// Only an answer that is a success, or one the expression asks about, can
 	// show that something is not there.
@@ -107,7 +107,7 @@ func (l *lookup) find(ctx context.Context, vars scope, ans reading) (connectors.
 
 // one projects the match. In a lookup's result body is the match: the same
 // projection then serves an answer and a record in a list.
-func (l *lookup) one(ctx context.Context, vars scope, match ref.Val) (connectors.Found, error) {
+func (l *lookup) one(ctx context.Context, vars *scope, match ref.Val) (connectors.Found, error) {
 	doubtful := connectors.Found{Kind: connectors.Doubtful}
 	raw := rawJSON(match)
 	if raw == nil {
@@ -117,7 +117,7 @@ func (l *lookup) one(ctx context.Context, vars scope, match ref.Val) (connectors
 	if l.result == nil {
 		return found, nil
 	}
-	vars[varBody] = newValue(raw)
+	vars.body = newValue(raw)
 	found.Result = project(ctx, l.result, vars)
 	if ctx.Err() != nil {
 		return doubtful, fmt.Errorf("match lookup: %w", ctx.Err())

@@ -3,11 +3,6 @@ package manifest
 import (
 	"context"
 	"fmt"
-	"regexp"
-	"time"
-
-	"cel.dev/cel-go/common/types"
-	"cel.dev/cel-go/common/types/ref"
 
 	"holdfast.dev/gateway/internal/connectors"
 )
@@ -31,7 +26,7 @@ func (c *connector) Plan(ctx context.Context, op connectors.Op) (connectors.Requ
 	if (a.spec.Idempotency != nil) != (op.VendorKey != "") {
 		return connectors.Request{}, fmt.Errorf("%w: the vendor key does not fit the action", connectors.ErrPlan)
 	}
-	return c.plan(ctx, a.request, op, vars)
+	return c.plan(ctx, a.request, vars)
 }
 
 func (c *connector) Judge(ctx context.Context, op connectors.Op, ans connectors.Answer) (connectors.Verdict, error) {
@@ -40,7 +35,7 @@ func (c *connector) Judge(ctx context.Context, op connectors.Op, ans connectors.
 		return connectors.Verdict{Outcome: connectors.Unknown, Doubt: connectors.DoubtConnector, Rule: connectors.NoRule}, err
 	}
 	r := read(ans)
-	return a.judge(ctx, vars.with(r), r)
+	return a.judge(ctx, vars.with(&r), r)
 }
 
 func (c *connector) Check(ctx context.Context, op connectors.Op) ([]connectors.CheckStep, error) {
@@ -52,7 +47,7 @@ func (c *connector) Check(ctx context.Context, op connectors.Op) ([]connectors.C
 	for i, rule := range a.spec.Checks {
 		step := connectors.CheckStep{CheckRule: rule}
 		if l := a.lookups[i]; l != nil {
-			if step.Request, err = c.plan(ctx, l.request, op, vars); err != nil {
+			if step.Request, err = c.plan(ctx, l.request, vars); err != nil {
 				return nil, err
 			}
 		}
@@ -74,62 +69,47 @@ func (c *connector) MatchLookup(ctx context.Context, op connectors.Op, step int,
 		return doubtful, nil // there is no marker that could be found
 	}
 	r := read(ans)
-	return a.lookups[step].find(ctx, vars.with(r), r)
+	return a.lookups[step].find(ctx, vars.with(&r), r)
 }
 
-// markers are safe to plant anywhere: in a URL, a header, a comment.
-var markers = regexp.MustCompile(`^[a-z0-9]{16,64}$`)
-
-// prepare finds the action and makes the variables every expression has.
-func (c *connector) prepare(op connectors.Op) (*action, scope, error) {
+// prepare finds the action and makes the scope of its expressions.
+func (c *connector) prepare(op connectors.Op) (*action, *scope, error) {
 	a, ok := c.actions[op.Action]
 	if !ok {
 		return nil, nil, connectors.ErrUnknownAction
 	}
-	if !markers.MatchString(op.Marker) {
+	if !isMarker(op.Marker) {
 		return nil, nil, fmt.Errorf("%w: the marker is not one", connectors.ErrPlan)
 	}
-	params, ok := objectValue(op.Params)
-	if !ok {
+	if len(op.Config) == 0 {
+		op.Config = []byte("{}")
+	}
+	params := objectValue(op.Params)
+	if params == nil {
 		return nil, nil, connectors.Invalid("", "the body must be an object")
 	}
-	config := op.Config
-	if len(config) == 0 {
-		config = []byte("{}")
+	config := objectValue(op.Config)
+	if config == nil {
+		return nil, nil, errConfig
 	}
-	settings, ok := objectValue(config)
-	if !ok {
-		return nil, nil, fmt.Errorf("%w: the connection's config is not an object", connectors.ErrPlan)
-	}
-	return a, scope{
-		varParams:  params,
-		varConfig:  settings,
-		varMarker:  types.String(op.Marker),
-		varMark:    types.Bool(!op.Uncorrelated),
-		varKey:     types.String(op.VendorKey),
-		varUnix:    types.Int(op.Started.Unix()),
-		varRFC3339: types.String(op.Started.UTC().Format(time.RFC3339)),
-	}, nil
+	return a, &scope{op: op, params: params, config: config}, nil
 }
 
-// with adds the variables of an answer.
-func (s scope) with(ans reading) scope {
-	s[varStatus] = types.Int(ans.Status)
-	s[varHeaders] = types.DefaultTypeAdapter.NativeToValue(headerMap(ans.Header))
-	s[varBody] = ans.value()
-	return s
-}
+var errConfig = fmt.Errorf("%w: the connection's config is not an object", connectors.ErrPlan)
 
-func objectValue(raw []byte) (ref.Val, bool) {
-	if !soundJSON(raw) {
-		return nil, false
+// isMarker says whether a marker is safe to plant anywhere: in a URL, a header, a
+// comment. It has 16 to 64 lower-case letters and digits.
+func isMarker(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; !('a' <= c && c <= 'z' || '0' <= c && c <= '9') {
+			return false
+		}
 	}
-	v, ok := newValue(raw).(*object)
-	return v, ok
+	return 16 <= len(s) && len(s) <= 64
 }
 
-func (c *connector) plan(ctx context.Context, r *request, op connectors.Op, vars scope) (connectors.Request, error) {
-	base := op.BaseURL
+func (c *connector) plan(ctx context.Context, r *request, vars *scope) (connectors.Request, error) {
+	base := vars.op.BaseURL
 	if base == "" {
 		base = c.spec.BaseURL.Default
 	}

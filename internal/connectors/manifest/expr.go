@@ -77,6 +77,7 @@ type expr struct {
 	program cel.Program
 	checked *cel.Ast
 	plain   *selection      // not nil for a plain selection
+	loops   bool            // it has a loop, which the context can end
 	reads   map[string]bool // variables it reads
 	params  [][]string      // members of params it selects, as paths
 	config  [][]string
@@ -113,7 +114,7 @@ func compileExpr(env *cel.Env, source string, w want) (*expr, error) {
 	}
 	e := &expr{source: source, program: program, checked: checked, reads: make(map[string]bool)}
 	root := checked.NativeRep().Expr()
-	if s := selectionOf(root); s != nil && (s.root == varParams || s.root == varConfig || s.root == varBody) {
+	if s := selectionOf(root); s != nil && s.walkable() {
 		e.plain = s
 	}
 	e.survey(root)
@@ -150,8 +151,12 @@ func isOptional(t *cel.Type) bool {
 // expression reads.
 func (e *expr) survey(root ast.Expr) {
 	ast.PreOrderVisit(root, ast.NewExprVisitor(func(x ast.Expr) {
-		if x.Kind() == ast.IdentKind {
+		switch x.Kind() {
+		case ast.IdentKind:
 			e.reads[x.AsIdent()] = true
+		case ast.ComprehensionKind:
+			e.loops = true
+		default:
 		}
 		s := selectionOf(x)
 		if s == nil || len(s.steps) == 0 {
@@ -172,10 +177,21 @@ var (
 	errNoMember   = errors.New("a member it selects is not there")
 )
 
+// run leaves the context out where nothing can take long: it is looked at between
+// the rounds of a loop, and nowhere else.
+func (e *expr) run(ctx context.Context, vars *scope) (out ref.Val, err error) {
+	if e.loops {
+		out, _, err = e.program.ContextEval(ctx, vars)
+	} else {
+		out, _, err = e.program.Eval(vars)
+	}
+	return out, err
+}
+
 // eval runs the expression. It gives nil if that fails: CEL's own errors may
 // quote data, so only the fact is passed on. The error is the context's alone.
-func (e *expr) eval(ctx context.Context, vars scope) (ref.Val, error) {
-	out, _, err := e.program.ContextEval(ctx, (map[string]any)(vars))
+func (e *expr) eval(ctx context.Context, vars *scope) (ref.Val, error) {
+	out, err := e.run(ctx, vars)
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("evaluate expression: %w", ctx.Err())
 	}
@@ -186,7 +202,7 @@ func (e *expr) eval(ctx context.Context, vars scope) (ref.Val, error) {
 }
 
 // token evaluates the expression to raw JSON. ok is false if it gives none.
-func (e *expr) token(ctx context.Context, vars scope) (raw []byte, ok bool, err error) {
+func (e *expr) token(ctx context.Context, vars *scope) (raw []byte, ok bool, err error) {
 	if e.plain != nil {
 		return e.plain.walk(vars)
 	}

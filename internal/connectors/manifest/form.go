@@ -111,6 +111,13 @@ func scalarText(raw []byte) (string, error) {
 // section 2.3, so the result means the same in a path segment, a query and a
 // form, and can end none of them.
 func escape(s string) string {
+	plain := true
+	for i := range len(s) {
+		plain = plain && unreserved(s[i])
+	}
+	if plain {
+		return s
+	}
 	const hexDigits = "0123456789ABCDEF"
 	var b strings.Builder
 	for i := range len(s) {

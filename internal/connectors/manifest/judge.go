@@ -17,7 +17,7 @@ import (
 )
 
 // judge reads an answer by the action's rules.
-func (a *action) judge(ctx context.Context, vars scope, ans reading) (connectors.Verdict, error) {
+func (a *action) judge(ctx context.Context, vars *scope, ans reading) (connectors.Verdict, error) {
 	doubt := func(d connectors.Doubt, rule int) connectors.Verdict {
 		return connectors.Verdict{Outcome: connectors.Unknown, Doubt: d, Rule: rule}
 	}
@@ -45,7 +45,7 @@ func (a *action) judge(ctx context.Context, vars scope, ans reading) (connectors
 
 // decide fills in what the matching rule says beside its outcome. All of that
 // is best effort; the outcome stands.
-func (a *action) decide(ctx context.Context, i int, vars scope, ans reading) (connectors.Verdict, error) {
+func (a *action) decide(ctx context.Context, i int, vars *scope, ans reading) (connectors.Verdict, error) {
 	r := a.rules[i]
 	v := connectors.Verdict{Outcome: r.is, Rule: i, Code: r.code.text(ctx, vars, maxCode), Message: r.message.text(ctx, vars, maxMessage)}
 	switch r.is {
@@ -82,7 +82,7 @@ func defaultReason(status int) connectors.Reason {
 }
 
 // project renders a projection; nil if that is impossible.
-func project(ctx context.Context, t *tree, vars scope) []byte {
+func project(ctx context.Context, t *tree, vars *scope) []byte {
 	raw, ok, err := renderer{ctx: ctx, vars: vars, lenient: true}.render(nil, t)
 	if err != nil || !ok || len(raw) > maxOutput {
 		return nil
@@ -110,7 +110,7 @@ const (
 )
 
 // text evaluates an optional expression to a short line, empty if that fails.
-func (e *expr) text(ctx context.Context, vars scope, limit int) string {
+func (e *expr) text(ctx context.Context, vars *scope, limit int) string {
 	if e == nil {
 		return ""
 	}
@@ -149,7 +149,7 @@ const maxWait = 24 * time.Hour
 
 // wait is the vendor's hint when to come back: what the rule reads, else what
 // the manifest's rate_limit names; the standard header where the rule reads none.
-func (a *action) wait(ctx context.Context, r rule, vars scope, header http.Header) time.Duration {
+func (a *action) wait(ctx context.Context, r rule, vars *scope, header http.Header) time.Duration {
 	if r.retryAfter != nil {
 		if hint := waitOf(r.retryAfter.text(ctx, vars, maxCode), header); hint > 0 {
 			return hint

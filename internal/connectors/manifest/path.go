@@ -61,8 +61,8 @@ func (p *problems) compilePath(env *cel.Env, template, pointer string, check fun
 
 // fixed says whether an expression may stand in a path.
 func (e *expr) fixed() bool {
-	if e.plain != nil {
-		return e.plain.root != varBody && len(e.plain.steps) > 0
+	if e.plain != nil && len(e.plain.steps) > 0 {
+		return e.plain.root != varBody
 	}
 	return e.source == varMarker || e.source == varKey || e.source == varUnix
 }
@@ -108,7 +108,11 @@ func (r renderer) renderPath(parts []pathPart) (string, error) {
 	return path, nil
 }
 
-var wholeNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]*)$`)
+// wholeNumber says whether a JSON scalar is a number without fraction and exponent.
+func wholeNumber(text string) bool {
+	digits := strings.TrimPrefix(text, "-")
+	return digits != "" && strings.Trim(digits, "0123456789") == "" && (digits[0] != '0' || digits == "0")
+}
 
 func pathSegment(raw []byte) (string, error) {
 	text, err := scalarText(raw)
@@ -117,7 +121,7 @@ func pathSegment(raw []byte) (string, error) {
 		return "", errPathValue
 	case text == "":
 		return "", errPathEmpty
-	case raw[0] != '"' && !wholeNumber.MatchString(text):
+	case raw[0] != '"' && !wholeNumber(text):
 		return "", errPathValue
 	}
 	// Servers and proxies that decode once too often exist; what such a one
@@ -144,6 +148,9 @@ var escaped = regexp.MustCompile(`%[0-9A-Fa-f]{2}`)
 // unescape decodes what is percent-encoded and leaves what is malformed, as a
 // lax server does.
 func unescape(s string) string {
+	if strings.IndexByte(s, '%') < 0 {
+		return s
+	}
 	return escaped.ReplaceAllStringFunc(s, func(hex string) string {
 		n, err := strconv.ParseUint(hex[1:], 16, 8)
 		if err != nil {

@@ -56,12 +56,17 @@ func (r *request) renderQuery(rd renderer) (string, error) {
 
 func (r *request) renderHeaders(rd renderer) (http.Header, error) {
 	header := make(http.Header, len(r.headers)+2)
-	header.Set("Accept", "application/json")
+	values := make([]string, 0, len(r.headers)+2) // one piece for all
+	set := func(name, value string) {
+		values = append(values, value)
+		header[name] = values[len(values)-1 : len(values) : len(values)]
+	}
+	set("Accept", "application/json")
 	switch r.encoding {
 	case encodeAsJSON:
-		header.Set("Content-Type", "application/json")
+		set("Content-Type", "application/json")
 	case encodeAsForm:
-		header.Set("Content-Type", "application/x-www-form-urlencoded")
+		set("Content-Type", "application/x-www-form-urlencoded")
 	}
 	for _, h := range r.headers {
 		raw, ok, err := rd.render(nil, h.value)
@@ -75,7 +80,7 @@ func (r *request) renderHeaders(rd renderer) (http.Header, error) {
 		if err != nil {
 			return nil, h.value.blame(err)
 		}
-		header.Set(h.name, text)
+		set(h.name, text)
 	}
 	return header, nil
 }

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
+	"unicode/utf8"
 
 	"holdfast.dev/gateway/internal/connectors"
 )
@@ -57,7 +59,21 @@ func child(pointer, name string) string {
 }
 
 // quote writes a string as JSON, leaving <, > and & as they are.
-func quote(s string) []byte {
+func quote(s string) []byte { return appendQuoted(nil, s) }
+
+// appendQuoted is quote onto the end of dst. Most texts are plain ASCII, which
+// needs no encoder.
+func appendQuoted(dst []byte, s string) []byte {
+	for i := range len(s) {
+		if b := s[i]; b < ' ' || b == '"' || b == '\\' || b >= utf8.RuneSelf {
+			return append(dst, encoded(s)...)
+		}
+	}
+	dst = append(append(slices.Grow(dst, len(s)+2), '"'), s...)
+	return append(dst, '"')
+}
+
+func encoded(s string) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)

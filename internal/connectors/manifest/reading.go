@@ -2,14 +2,13 @@ package manifest
 
 import (
 	"bytes"
-	"encoding/json"
 	"net/http"
-	"unicode/utf8"
 
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 
 	"holdfast.dev/gateway/internal/connectors"
+	"holdfast.dev/gateway/internal/strictjson"
 )
 
 // bodyState says what an answer's body can be used for.
@@ -31,14 +30,15 @@ type reading struct {
 
 func read(ans connectors.Answer) reading {
 	body := bytes.TrimSpace(ans.Body)
+	depth, sound := strictjson.Sound(body)
 	switch {
 	case !ans.Whole:
 		return reading{ans, notKept}
 	case len(body) == 0:
 		return reading{ans, isEmpty}
-	case !utf8.Valid(body) || !json.Valid(body):
+	case !sound:
 		return reading{ans, isOther}
-	case !shallow(body):
+	case depth > maxJSONDepth:
 		return reading{ans, isDeepJSON}
 	default:
 		return reading{ans, isJSON}

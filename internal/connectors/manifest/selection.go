@@ -96,14 +96,24 @@ func (s *selection) then(st step) *selection {
 	return s
 }
 
+// walkable says whether walk can follow the selection: into JSON, or to what a
+// request is told of its write.
+func (s *selection) walkable() bool {
+	switch s.root {
+	case varParams, varConfig, varBody:
+		return true
+	case varMarker, varMark, varKey, varUnix, varRFC3339:
+		return len(s.steps) == 0
+	default:
+		return false
+	}
+}
+
 // walk follows a plain selection with the meaning CEL gives it, but ends at the
 // raw token.
-func (s *selection) walk(vars scope) (raw []byte, ok bool, err error) {
-	v, ok := vars[s.root].(ref.Val)
-	if !ok {
-		return nil, false, errExpression
-	}
-	if types.IsError(v) {
+func (s *selection) walk(vars *scope) (raw []byte, ok bool, err error) {
+	v := vars.variable(s.root)
+	if v == nil || types.IsError(v) {
 		return nil, false, errExpression
 	}
 	if len(s.steps) == 0 {
@@ -135,8 +145,7 @@ func (st step) from(v ref.Val, last bool) (raw []byte, next ref.Val, found bool,
 		if st.isIndex {
 			return nil, nil, false, errExpression
 		}
-		c.read()
-		raw, found = c.raws[st.name]
+		raw, found = c.find(st.name)
 	case *array:
 		if !st.isIndex {
 			return nil, nil, false, errExpression

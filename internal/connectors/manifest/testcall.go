@@ -47,7 +47,8 @@ func (c *connector) PlanTest(ctx context.Context, config []byte, baseURL string)
 	if err != nil {
 		return connectors.Request{}, err
 	}
-	return c.plan(ctx, c.test.request, connectors.Op{BaseURL: baseURL}, vars)
+	vars.op.BaseURL = baseURL
+	return c.plan(ctx, c.test.request, vars)
 }
 
 // JudgeTest implements connectors.Connector.
@@ -60,23 +61,23 @@ func (c *connector) JudgeTest(ctx context.Context, config []byte, ans connectors
 	if c.test.ok == nil {
 		return ans.Status >= 200 && ans.Status < 300 && !r.garbled(), nil
 	}
-	out, err := c.test.ok.eval(ctx, vars.with(r))
+	out, err := c.test.ok.eval(ctx, vars.with(&r))
 	if err != nil {
 		return false, fmt.Errorf("judge test: %w", err)
 	}
 	return out == types.True, nil
 }
 
-func (c *connector) testScope(config []byte) (scope, error) {
+func (c *connector) testScope(config []byte) (*scope, error) {
 	if c.test == nil {
 		return nil, fmt.Errorf("%w: the connector has no test", connectors.ErrPlan)
 	}
 	if len(config) == 0 {
 		config = []byte("{}")
 	}
-	settings, ok := objectValue(config)
-	if !ok {
-		return nil, fmt.Errorf("%w: the connection's config is not an object", connectors.ErrPlan)
+	settings := objectValue(config)
+	if settings == nil {
+		return nil, errConfig
 	}
-	return scope{varConfig: settings}, nil
+	return &scope{config: settings}, nil
 }

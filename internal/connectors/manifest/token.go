@@ -11,10 +11,6 @@ import (
 	"cel.dev/cel-go/common/types/traits"
 )
 
-// scope holds the variables of an evaluation. JSON values in it are lazy, so a
-// scope belongs to one call.
-type scope map[string]any
-
 // maxOutput bounds what one expression may write, in bytes, by the size it has
 // when the last value is begun.
 const maxOutput = 4 << 20
@@ -55,7 +51,7 @@ func appendVal(dst []byte, v ref.Val, depth int) ([]byte, error) {
 	case *array:
 		return append(dst, v.raw...), nil
 	case types.String:
-		return append(dst, quote(string(v))...), nil
+		return appendQuoted(dst, string(v)), nil
 	case types.Int:
 		return strconv.AppendInt(dst, int64(v), 10), nil
 	case types.Uint:
@@ -120,7 +116,7 @@ func appendMap(dst []byte, m traits.Mapper, depth int) (_ []byte, err error) {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = append(append(dst, quote(name)...), ':')
+		dst = append(appendQuoted(dst, name), ':')
 		v, ok := m.Find(types.String(name))
 		if !ok {
 			return nil, errNotJSON

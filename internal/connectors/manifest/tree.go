@@ -142,7 +142,7 @@ func (t *tree) reads(name string) bool {
 // renderer turns trees into JSON.
 type renderer struct {
 	ctx  context.Context
-	vars scope
+	vars *scope
 	// form refuses values that a form or query cannot express.
 	form bool
 	// lenient gives an empty value for an expression that cannot be evaluated:
@@ -172,7 +172,7 @@ func (r renderer) object(dst []byte, t *tree) (_ []byte, ok bool, err error) {
 		if !first {
 			dst = append(dst, ',')
 		}
-		dst = append(append(dst, quote(m.name)...), ':')
+		dst = append(appendQuoted(dst, m.name), ':')
 		if dst, ok, err = r.render(dst, m.value); err != nil {
 			return nil, false, err
 		}

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
-	"unicode/utf8"
+	"slices"
 
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
@@ -21,31 +21,8 @@ const maxJSONDepth = 100
 
 // soundJSON says whether raw is one JSON value an expression may look into.
 func soundJSON(raw []byte) bool {
-	return utf8.Valid(raw) && json.Valid(raw) && shallow(raw)
-}
-
-func shallow(raw []byte) bool {
-	depth, quoted := 0, false
-	for i := 0; i < len(raw); i++ {
-		switch raw[i] {
-		case '"':
-			quoted = !quoted
-		case '\\':
-			i++
-		case '{', '[':
-			if quoted {
-				continue
-			}
-			if depth++; depth > maxJSONDepth {
-				return false
-			}
-		case '}', ']':
-			if !quoted {
-				depth--
-			}
-		}
-	}
-	return true
+	depth, ok := strictjson.Sound(raw)
+	return ok && depth <= maxJSONDepth
 }
 
 // newValue makes sound JSON into a CEL value. Containers keep their raw text
@@ -77,6 +54,9 @@ func newValue(raw []byte) ref.Val {
 }
 
 func unquote(raw []byte) (string, error) {
+	if text, ok := strictjson.Plain(raw); ok {
+		return string(text), nil
+	}
 	var text string
 	if err := json.Unmarshal(raw, &text); err != nil {
 		return "", fmt.Errorf("read string: %w", err)
@@ -87,10 +67,11 @@ func unquote(raw []byte) (string, error) {
 // object is a JSON object. It differs from CEL's own maps in that it keeps the
 // raw text and the order of its members.
 type object struct {
-	raw   []byte
-	names []string // in order, each once
-	raws  map[string][]byte
-	vals  map[string]ref.Val
+	raw     []byte
+	ready   bool
+	members []strictjson.Member // in order, each name once
+	vals    []ref.Val           // of the members that were asked for
+	places  map[string]int      // of many members, by name
 }
 
 var (
@@ -98,36 +79,67 @@ var (
 	_ traits.Lister = (*array)(nil)
 )
 
+// fewMembers are looked through one by one.
+const fewMembers = 16
+
 func (o *object) read() {
-	if o.raws != nil {
+	if o.ready {
 		return
 	}
-	members, err := strictjson.Members(o.raw)
-	o.raws = make(map[string][]byte, len(members))
-	o.vals = make(map[string]ref.Val, len(members))
+	o.ready = true
+	all, err := strictjson.Members(o.raw)
 	if err != nil {
 		return // cannot be: the text is sound
 	}
-	for _, m := range members {
-		if _, seen := o.raws[m.Name]; !seen {
-			o.names = append(o.names, m.Name)
-		}
-		o.raws[m.Name] = m.Value // the last counts, as in strictjson.Get
+	if len(all) > fewMembers {
+		o.places = make(map[string]int, len(all))
 	}
+	for _, m := range all {
+		if i := o.place(m.Name); i >= 0 {
+			o.members[i].Value = m.Value // the last counts, as in strictjson.Get
+			continue
+		}
+		if o.places != nil {
+			o.places[m.Name] = len(o.members)
+		}
+		o.members = append(all[:len(o.members)], m)
+	}
+}
+
+// place is where a member stands, or -1.
+func (o *object) place(name string) int {
+	if o.places != nil {
+		if i, ok := o.places[name]; ok {
+			return i
+		}
+		return -1
+	}
+	return slices.IndexFunc(o.members, func(m strictjson.Member) bool { return m.Name == name })
+}
+
+// find returns the raw text of a member.
+func (o *object) find(name string) ([]byte, bool) {
+	o.read()
+	i := o.place(name)
+	if i < 0 {
+		return nil, false
+	}
+	return o.members[i].Value, true
 }
 
 func (o *object) member(name string) (ref.Val, bool) {
 	o.read()
-	if v, ok := o.vals[name]; ok {
-		return v, true
-	}
-	raw, ok := o.raws[name]
-	if !ok {
+	i := o.place(name)
+	if i < 0 {
 		return nil, false
 	}
-	v := newValue(raw)
-	o.vals[name] = v
-	return v, true
+	if o.vals == nil {
+		o.vals = make([]ref.Val, len(o.members))
+	}
+	if o.vals[i] == nil {
+		o.vals[i] = newValue(o.members[i].Value)
+	}
+	return o.vals[i], true
 }
 
 // Find implements traits.Mapper.
@@ -156,35 +168,35 @@ func (o *object) Contains(key ref.Val) ref.Val {
 // Size implements traits.Sizer.
 func (o *object) Size() ref.Val {
 	o.read()
-	return types.Int(len(o.names))
+	return types.Int(len(o.members))
 }
 
 // Iterator implements traits.Iterable: the names, in document order.
 func (o *object) Iterator() traits.Iterator {
 	o.read()
-	names := make([]ref.Val, len(o.names))
-	for i, name := range o.names {
-		names[i] = types.String(name)
+	names := make([]ref.Val, len(o.members))
+	for i, m := range o.members {
+		names[i] = types.String(m.Name)
 	}
 	return types.NewRefValList(types.DefaultTypeAdapter, names).Iterator()
 }
 
 // Equal implements ref.Val.
-func (o *object) Equal(other ref.Val) ref.Val {
-	m, ok := other.(traits.Mapper)
+func (o *object) Equal(v ref.Val) ref.Val {
+	other, ok := v.(traits.Mapper)
 	if !ok {
 		return types.False
 	}
 	o.read()
-	if m.Size() != types.Int(len(o.names)) {
+	if other.Size() != types.Int(len(o.members)) {
 		return types.False
 	}
-	for _, name := range o.names {
-		theirs, ok := m.Find(types.String(name))
+	for _, m := range o.members {
+		theirs, ok := other.Find(types.String(m.Name))
 		if !ok {
 			return types.False
 		}
-		mine, _ := o.member(name)
+		mine, _ := o.member(m.Name)
 		if types.Equal(mine, theirs) != types.True {
 			return types.False
 		}
