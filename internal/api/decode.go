@@ -140,3 +140,9 @@ func members(raw []byte) map[string]bool {
 	}
 	return present
 }
+
+// has says whether the object raw has a member. It passed unmarshal.
+func has(raw []byte, name string) bool {
+	_, ok := strictjson.Get(raw, name)
+	return ok
+}

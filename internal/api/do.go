@@ -65,15 +65,14 @@ func decodeDo(raw []byte, h http.Header) (actions.Request, error) {
 	if err := unmarshal(raw, &in); err != nil {
 		return actions.Request{}, err
 	}
-	has := members(raw)
-	if bad := in.problems(has); len(bad) > 0 {
+	if bad := in.problems(raw); len(bad) > 0 {
 		return actions.Request{}, refuse(actions.InvalidRequest, "", bad...)
 	}
-	if has["body"] && in.Body[0] != '{' {
+	if in.Body != nil && in.Body[0] != '{' {
 		return actions.Request{}, refuse(actions.InvalidBody, "", field{
 			pointer: bodyPointer, detail: "the body must be an object; leave it out to send {}"})
 	}
-	key, err := ownKey(h.Values(headerIdempotencyKey), in.IdempotencyKey, has["idempotency_key"])
+	key, err := ownKey(h.Values(headerIdempotencyKey), in.IdempotencyKey, in.IdempotencyKey != "" || has(raw, "idempotency_key"))
 	if err != nil {
 		return actions.Request{}, err
 	}
@@ -84,13 +83,14 @@ func decodeDo(raw []byte, h http.Header) (actions.Request, error) {
 	}, nil
 }
 
-func (in *doRequest) problems(has map[string]bool) []field {
+func (in *doRequest) problems(raw []byte) []field {
 	var bad []field
 	for _, m := range []struct{ name, value string }{{"connection", in.Connection}, {"action", in.Action}} {
 		switch {
-		case !has[m.name]:
+		case m.value != "":
+		case !has(raw, m.name):
 			bad = append(bad, field{pointer: "/" + m.name, detail: "this member is missing"})
-		case m.value == "":
+		default:
 			bad = append(bad, field{pointer: "/" + m.name, detail: "this must not be empty"})
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -19,6 +20,7 @@ import (
 type Schema struct {
 	raw      []byte
 	compiled *jsonschema.Schema
+	shape    *shape
 }
 
 // errNoLoader keeps a $ref from reaching a file or the network: a schema is
@@ -49,7 +51,27 @@ func CompileSchema(raw []byte) (*Schema, error) {
 	if err != nil {
 		return nil, fmt.Errorf("compile schema: %w", err)
 	}
-	return &Schema{raw: bytes.Clone(raw), compiled: compiled}, nil
+	sh := &shape{library: compiled}
+	if !dynamic(doc) {
+		sh = shapeOf(compiled)
+	}
+	return &Schema{raw: bytes.Clone(raw), compiled: compiled, shape: sh}, nil
+}
+
+// dynamic says whether a part of a schema means something else by the way that led
+// to it, so that it cannot be taken for itself.
+func dynamic(doc any) bool {
+	switch doc := doc.(type) {
+	case map[string]any:
+		for name, value := range doc {
+			if name == "$dynamicRef" || name == "$recursiveRef" || dynamic(value) {
+				return true
+			}
+		}
+	case []any:
+		return slices.ContainsFunc(doc, dynamic)
+	}
+	return false
 }
 
 // JSON returns the schema as JSON. Callers must not change it.
@@ -74,19 +96,21 @@ func (s *Schema) Validate(raw []byte) error {
 		}
 		return Invalid("", "this is not JSON")
 	}
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
-	if err != nil {
-		return Invalid("", "this is not JSON")
-	}
-	object, ok := doc.(map[string]any)
-	if !ok {
+	raw = bytes.Trim(raw, " \t\r\n")
+	if raw[0] != '{' {
 		return Invalid("", "this must be an object")
 	}
 	if s == nil {
-		return emptyOnly(object)
+		return emptyOnly(raw)
 	}
-	err = s.compiled.Validate(doc)
-	if err == nil {
+	if s.shape.fits(raw) {
+		return nil
+	}
+	doc, err := tree(raw)
+	if err != nil {
+		return Invalid("", "this is not JSON")
+	}
+	if err = s.compiled.Validate(doc); err == nil {
 		return nil
 	}
 	var invalid *jsonschema.ValidationError
@@ -96,8 +120,8 @@ func (s *Schema) Validate(raw []byte) error {
 	return &InputError{Problems: problems(invalid)}
 }
 
-func emptyOnly(object map[string]any) error {
-	if len(object) > 0 {
+func emptyOnly(object []byte) error {
+	if members, err := strictjson.Members(object); err != nil || len(members) > 0 {
 		return Invalid("", "this takes no members; send {}")
 	}
 	return nil

@@ -149,7 +149,7 @@ func (c cuts) from(dst, raw []byte) ([]byte, error) {
 	empty := len(dst)
 	var failed error
 	err := eachMember(raw, func(m member) bool {
-		below, named := c[m.Name]
+		below, named := c[string(m.name)]
 		if named && len(below) == 0 {
 			return true
 		}
@@ -157,7 +157,7 @@ func (c cuts) from(dst, raw []byte) ([]byte, error) {
 			dst = append(dst, ',')
 		}
 		dst = append(append(dst, m.token...), ':')
-		dst, failed = below.from(dst, m.Value)
+		dst, failed = below.from(dst, m.value)
 		return failed == nil
 	})
 	if err != nil {

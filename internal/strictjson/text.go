@@ -186,31 +186,26 @@ func nameOf(token []byte, escaped bool) []byte {
 	if !escaped {
 		return token[1 : len(token)-1]
 	}
-	name, _ := unquote(token)
-	return []byte(name)
+	name, _ := textOf(token)
+	return name
 }
 
-// unquote decodes a string token. Of a token that Check would refuse it makes
-// what encoding/json makes of it, or says false.
-func unquote(token []byte) (string, bool) {
+// textOf decodes a string token; what it returns may be a part of it. Of a token
+// that Check would refuse it makes what encoding/json makes of it, or says false.
+func textOf(token []byte) ([]byte, bool) {
 	if isPlain(token) {
-		return string(token[1 : len(token)-1]), true
+		return token[1 : len(token)-1], true
 	}
 	var s string
 	if len(token) == 0 || token[0] != '"' || json.Unmarshal(token, &s) != nil {
-		return "", false
-	}
-	return s, true
-}
-
-// Plain returns what stands between the quotes of a token, a part of it, if the
-// token is a string in which every byte stands for itself: ASCII without an escape.
-func Plain(token []byte) (text []byte, ok bool) {
-	if !isPlain(token) {
 		return nil, false
 	}
-	return token[1 : len(token)-1], true
+	return []byte(s), true
 }
+
+// Text decodes a string token as encoding/json does, or says false. What it returns
+// may be a part of the token, and is not to be changed.
+func Text(token []byte) (text []byte, ok bool) { return textOf(token) }
 
 // isPlain says whether a token is a string in which every byte stands for
 // itself. Nearly all names are, and need no decoder.

@@ -15,13 +15,34 @@ type Member struct {
 func Members(raw []byte) ([]Member, error) {
 	var list []Member
 	err := eachMember(raw, func(m member) bool {
-		list = append(list, m.Member)
+		if list == nil {
+			list = make([]Member, 0, 4)
+		}
+		list = append(list, Member{Name: string(m.name), Value: m.value})
 		return true
 	})
 	if err != nil {
 		return nil, err
 	}
 	return list, nil
+}
+
+// EachMember visits the members of the object raw in document order, until visit
+// says false. It makes no list of them: a name may be a part of raw, and is not to
+// be changed. As with Members, raw should have passed Check; the error is an *Error.
+func EachMember(raw []byte, visit func(name, value []byte) (more bool)) error {
+	if err := eachMember(raw, func(m member) bool { return visit(m.name, m.value) }); err != nil {
+		return err
+	}
+	return nil
+}
+
+// EachElement is EachMember for the elements of an array.
+func EachElement(raw []byte, visit func(value []byte) (more bool)) error {
+	if err := eachElement(raw, func(value []byte, _ int) bool { return visit(value) }); err != nil {
+		return err
+	}
+	return nil
 }
 
 // Elements returns the raw tokens of the array raw, parts of raw, in order. As
@@ -62,8 +83,8 @@ func Get(raw []byte, path ...string) (value []byte, ok bool) {
 func child(raw []byte, segment string) (found []byte, ok bool) {
 	if raw[0] == '{' {
 		err := eachMember(raw, func(m member) bool {
-			if m.Name == segment {
-				found, ok = m.Value, true
+			if string(m.name) == segment {
+				found, ok = m.value, true
 			}
 			return true
 		})
@@ -84,12 +105,11 @@ func child(raw []byte, segment string) (found []byte, ok bool) {
 	return found, ok
 }
 
-// member is a Member with what only this package needs: where it stands and
-// how its name was written.
+// member is one member of an object, how its name was written, and where it stands.
 type member struct {
-	Member
-	token         []byte
-	nameAt, value int // offsets in the object
+	name, value     []byte // the name unescaped
+	token           []byte // of the name
+	nameAt, valueAt int    // offsets in the object
 }
 
 // eachMember visits the members of an object until visit says false.
@@ -99,7 +119,7 @@ func eachMember(raw []byte, visit func(member) bool) *Error {
 		if !ok {
 			return i, false, false
 		}
-		name, ok := unquote(raw[i:nameEnd])
+		name, ok := textOf(raw[i:nameEnd])
 		colon := skipSpace(raw, nameEnd)
 		if !ok || colon == len(raw) || raw[colon] != ':' {
 			return i, false, false
@@ -109,7 +129,7 @@ func eachMember(raw []byte, visit func(member) bool) *Error {
 		if !ok {
 			return start, false, false
 		}
-		m := member{Member: Member{Name: name, Value: raw[start:end:end]}, token: raw[i:nameEnd], nameAt: i, value: start}
+		m := member{name: name, value: raw[start:end:end], token: raw[i:nameEnd], nameAt: i, valueAt: start}
 		return end, visit(m), true
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // maxErrors bounds how many problems Unmarshal lists.
@@ -63,15 +64,20 @@ func Unmarshal(raw []byte, v any) error {
 
 // place is where a value stands: the names that lead to it and its offset.
 type place struct {
-	up      *place
-	segment string
-	at      int
+	up    *place
+	name  []byte // of a member
+	index int    // of an element
+	at    int
 }
 
 func (p place) pointer() string {
 	var segments []string
 	for ; p.up != nil; p = *p.up {
-		segments = append([]string{p.segment}, segments...)
+		segment := string(p.name)
+		if p.name == nil {
+			segment = strconv.Itoa(p.index)
+		}
+		segments = append([]string{segment}, segments...)
 	}
 	return pointer(segments)
 }
@@ -153,7 +159,11 @@ func (d *decoder) scalar(p place, token []byte, v reflect.Value) {
 		}
 		d.leaf(p, token, v, token[0] == '"', "a string is expected here")
 	case reflect.Bool:
-		d.leaf(p, token, v, true, "true or false is expected here")
+		if token[0] != 't' && token[0] != 'f' {
+			d.refuse(p, "true or false is expected here")
+			return
+		}
+		v.SetBool(token[0] == 't')
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
 		d.leaf(p, token, v, number, "a whole number, without fraction or exponent and in range, is expected here")
 	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
@@ -189,19 +199,20 @@ func (d *decoder) any(token []byte, v reflect.Value) {
 }
 
 func (d *decoder) structure(p place, token []byte, v reflect.Value) {
-	fields, ok := d.fields(v)
-	if !ok {
+	l := layoutOf(v.Type())
+	if l.mistake != "" {
+		d.mistake(v.Type(), l.mistake)
 		return
 	}
 	err := eachMember(token, func(m member) bool {
-		below := place{up: &p, segment: m.Name, at: p.at + m.value}
-		field, known := fields[m.Name]
+		below := place{up: &p, name: m.name, at: p.at + m.valueAt}
+		field, known := l.fields[string(m.name)]
 		if !known {
 			below.at = p.at + m.nameAt
-			d.refuse(below, unknown(m.Name, fields))
+			d.refuse(below, l.unknown(string(m.name)))
 			return true
 		}
-		d.value(below, m.Value, field)
+		d.value(below, m.value, v.Field(field))
 		return true
 	})
 	if err != nil {
@@ -209,20 +220,26 @@ func (d *decoder) structure(p place, token []byte, v reflect.Value) {
 	}
 }
 
-// unknown names the member that was probably meant.
-func unknown(name string, fields map[string]reflect.Value) string {
-	for known := range fields {
-		if strings.EqualFold(known, name) {
-			return "unknown member; names are case-sensitive: write " + strconv.Quote(known)
-		}
-	}
-	return "unknown member; remove it"
+// layout is what a struct type makes of an object.
+type layout struct {
+	fields  map[string]int // by the names of members
+	mistake string         // why it can make nothing; "" if it can
 }
 
-// fields maps the names of a struct's members to its fields.
-func (d *decoder) fields(v reflect.Value) (map[string]reflect.Value, bool) {
-	t := v.Type()
-	fields := make(map[string]reflect.Value, t.NumField())
+// layouts remembers the layout of each type, which does not change.
+var layouts sync.Map // reflect.Type to *layout
+
+func layoutOf(t reflect.Type) *layout {
+	if known, ok := layouts.Load(t); ok {
+		return known.(*layout) //nolint:forcetypeassert // nothing else is put there
+	}
+	l := newLayout(t)
+	layouts.Store(t, l)
+	return l
+}
+
+func newLayout(t reflect.Type) *layout {
+	l := &layout{fields: make(map[string]int, t.NumField())}
 	for i := range t.NumField() {
 		f := t.Field(i)
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
@@ -230,23 +247,30 @@ func (d *decoder) fields(v reflect.Value) (map[string]reflect.Value, bool) {
 		case name == "-" && options == "":
 			continue
 		case f.Anonymous:
-			d.mistake(t, ": embedded "+f.Name)
-			return nil, false
+			return &layout{mistake: ": embedded " + f.Name}
 		case !f.IsExported():
 			continue
 		case slices.Contains(strings.Split(options, ","), "string"):
-			d.mistake(t, ": string option on "+f.Name)
-			return nil, false
+			return &layout{mistake: ": string option on " + f.Name}
 		case name == "":
 			name = f.Name
 		}
-		if _, taken := fields[name]; taken {
-			d.mistake(t, ": two fields named "+name)
-			return nil, false
+		if _, taken := l.fields[name]; taken {
+			return &layout{mistake: ": two fields named " + name}
 		}
-		fields[name] = v.Field(i)
+		l.fields[name] = i
 	}
-	return fields, true
+	return l
+}
+
+// unknown names the member that was probably meant.
+func (l *layout) unknown(name string) string {
+	for known := range l.fields {
+		if strings.EqualFold(known, name) {
+			return "unknown member; names are case-sensitive: write " + strconv.Quote(known)
+		}
+	}
+	return "unknown member; remove it"
 }
 
 func (d *decoder) mapping(p place, token []byte, v reflect.Value) {
@@ -258,8 +282,8 @@ func (d *decoder) mapping(p place, token []byte, v reflect.Value) {
 	filled := reflect.MakeMap(t)
 	err := eachMember(token, func(m member) bool {
 		value := reflect.New(t.Elem()).Elem()
-		d.value(place{up: &p, segment: m.Name, at: p.at + m.value}, m.Value, value)
-		filled.SetMapIndex(reflect.ValueOf(m.Name).Convert(t.Key()), value)
+		d.value(place{up: &p, name: m.name, at: p.at + m.valueAt}, m.value, value)
+		filled.SetMapIndex(reflect.ValueOf(string(m.name)).Convert(t.Key()), value)
 		return true
 	})
 	if err != nil {
@@ -277,7 +301,7 @@ func (d *decoder) slice(p place, token []byte, v reflect.Value) {
 	filled := reflect.MakeSlice(t, 0, 0)
 	err := eachElement(token, func(value []byte, at int) bool {
 		element := reflect.New(t.Elem()).Elem()
-		d.value(place{up: &p, segment: strconv.Itoa(filled.Len()), at: p.at + at}, value, element)
+		d.value(place{up: &p, index: filled.Len(), at: p.at + at}, value, element)
 		filled = reflect.Append(filled, element)
 		return true
 	})

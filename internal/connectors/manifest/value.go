@@ -2,7 +2,7 @@ package manifest
 
 import (
 	"bytes"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -53,15 +53,14 @@ func newValue(raw []byte) ref.Val {
 	}
 }
 
+var errText = errors.New("read string: it is none")
+
 func unquote(raw []byte) (string, error) {
-	if text, ok := strictjson.Plain(raw); ok {
-		return string(text), nil
+	text, ok := strictjson.Text(raw)
+	if !ok {
+		return "", errText
 	}
-	var text string
-	if err := json.Unmarshal(raw, &text); err != nil {
-		return "", fmt.Errorf("read string: %w", err)
-	}
-	return text, nil
+	return string(text), nil
 }
 
 // object is a JSON object. It differs from CEL's own maps in that it keeps the
