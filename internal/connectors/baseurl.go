@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
-	"regexp"
 	"strings"
 )
 
@@ -17,27 +16,71 @@ type BaseURL struct {
 	Allow []string
 }
 
-// cleanURL is a base URL in its one spelling: lower-case host, no user, query,
-// fragment, escape, dot segment or trailing slash.
-var cleanURL = regexp.MustCompile(`^(https?)://(\[[0-9a-f:.]+\]|[a-z0-9]([a-z0-9.-]*[a-z0-9])?)(:[1-9][0-9]{0,4})?((/[A-Za-z0-9._~-]+)*)$`)
-
 // SplitBaseURL takes a base URL apart and refuses any that is not in its one
 // clean spelling. host is without brackets and port. The error wraps ErrBaseURL.
 func SplitBaseURL(raw string) (u *url.URL, host string, err error) {
-	parts := cleanURL.FindStringSubmatch(raw)
-	if parts == nil || strings.Contains(parts[2], "..") {
-		return nil, "", fmt.Errorf("%w: it must be http(s)://host[:port][/path], in lower case, without a trailing slash", ErrBaseURL)
-	}
-	for segment := range strings.SplitSeq(parts[5], "/") {
-		if segment == "." || segment == ".." {
-			return nil, "", fmt.Errorf("%w: its path has a dot segment", ErrBaseURL)
-		}
+	if err := CleanBaseURL(raw); err != nil {
+		return nil, "", err
 	}
 	u, err = url.Parse(raw)
 	if err != nil || u.Host == "" || u.Hostname() == "" {
 		return nil, "", fmt.Errorf("%w: it cannot be read", ErrBaseURL)
 	}
 	return u, u.Hostname(), nil
+}
+
+// CleanBaseURL refuses a base URL that is not in its one spelling: http or https, a
+// lower-case host, no user, query, fragment, escape, empty or dot segment or trailing
+// slash. The error wraps ErrBaseURL.
+func CleanBaseURL(raw string) error {
+	rest, ok := strings.CutPrefix(raw, "https://")
+	if !ok {
+		rest, ok = strings.CutPrefix(raw, "http://")
+	}
+	authority, path := rest, ""
+	if i := strings.IndexByte(rest, '/'); i >= 0 {
+		authority, path = rest[:i], rest[i:]
+	}
+	host := authority
+	if i := strings.LastIndexByte(authority, ':'); i > strings.LastIndexByte(authority, ']') {
+		host, ok = authority[:i], ok && cleanPort(authority[i+1:])
+	}
+	if !ok || !cleanHost(host) || !only(path, "/._~-") || strings.Contains(path, "//") || strings.HasSuffix(path, "/") {
+		return fmt.Errorf("%w: it must be http(s)://host[:port][/path], in lower case, without a trailing slash", ErrBaseURL)
+	}
+	for segment := range strings.SplitSeq(path, "/") {
+		if segment == "." || segment == ".." {
+			return fmt.Errorf("%w: its path has a dot segment", ErrBaseURL)
+		}
+	}
+	return nil
+}
+
+func cleanPort(port string) bool {
+	return 1 <= len(port) && len(port) <= 5 && strings.Trim(port, "0123456789") == "" && port[0] != '0'
+}
+
+// cleanHost accepts a name or an address, and one of IPv6 in brackets without a zone.
+func cleanHost(host string) bool {
+	if inside, ok := strings.CutPrefix(host, "["); ok {
+		inside, ok = strings.CutSuffix(inside, "]")
+		addr, err := netip.ParseAddr(inside)
+		return ok && err == nil && addr.Is6() && addr.Zone() == "" && strings.ToLower(inside) == inside
+	}
+	return host != "" && strings.Trim(host, ".-") == host &&
+		strings.ToLower(host) == host && only(host, ".-") && !strings.Contains(host, "..")
+}
+
+// only says whether a text has no characters but ASCII letters, digits and those of
+// others.
+func only(text, others string) bool {
+	for i := range len(text) {
+		c := text[i]
+		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte(others, c) >= 0) {
+			return false
+		}
+	}
+	return true
 }
 
 // CheckBaseURL says whether a connection may use base. A URL on the allow list

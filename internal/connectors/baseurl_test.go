@@ -1,6 +1,9 @@
 package connectors_test
 
 import (
+	"net/url"
+	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -57,5 +60,33 @@ func FuzzCheckBaseURL(f *testing.F) {
 		if spec.CheckBaseURL(url, func(string) bool { return false }) == nil {
 			require.Regexp(t, `^https://[a-z0-9][a-z0-9.-]*\.acme\.example$`, url)
 		}
+	})
+}
+
+// The one spelling, as a pattern tells it.
+var cleanURL = regexp.MustCompile(`^(https?)://(\[[0-9a-f:.]+\]|[a-z0-9]([a-z0-9.-]*[a-z0-9])?)(:[1-9][0-9]{0,4})?((/[A-Za-z0-9._~-]+)*)$`)
+
+func FuzzCleanBaseURL(f *testing.F) {
+	for _, url := range []string{
+		"https://a", "http://a:1", "https://[::1]:80/x", "https://[::ffff:1.2.3.4]", "https://[1.2.3.4]", "https://[::1%251]", "https://[::A]", "https://[1:2]", "https://[", "https://]", "https://[::1]]:1",
+		"https://a-.b", "https://-a", "https://a.", "https://a..b", "https://a:0", "https://a:", "https://a:123456", "https://a:99999", "https://a/", "https://a//b", "https://a/./b", "https://a/..",
+		"https://a/~b_c-d.e", "https://a:1:2", "https://u@a", "https://a?b", "https://a#b", "https://a%41", "httpS://a", "ftp://a", "://a", "", "https://", "https://A", "https://é", "https://a\n", "https://a_b", "https://a:1/b:c", "https://a/b]:1",
+	} {
+		f.Add(url)
+	}
+	f.Fuzz(func(t *testing.T, raw string) {
+		parts := cleanURL.FindStringSubmatch(raw)
+		want := parts != nil && !strings.Contains(parts[2], "..")
+		if want {
+			for segment := range strings.SplitSeq(parts[5], "/") {
+				want = want && segment != "." && segment != ".."
+			}
+			u, err := url.Parse(raw)
+			want = want && err == nil && u.Hostname() != ""
+		}
+		err := connectors.CleanBaseURL(raw)
+		require.Equal(t, want, err == nil, "%q: %v", raw, err)
+		_, _, err = connectors.SplitBaseURL(raw)
+		require.Equal(t, want, err == nil, "%q: %v", raw, err)
 	})
 }

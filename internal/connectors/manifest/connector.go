@@ -113,7 +113,7 @@ func (c *connector) plan(ctx context.Context, r *request, vars *scope) (connecto
 	if base == "" {
 		base = c.spec.BaseURL.Default
 	}
-	if _, _, err := connectors.SplitBaseURL(base); err != nil {
+	if err := connectors.CleanBaseURL(base); err != nil {
 		return connectors.Request{}, fmt.Errorf("%w: %w", connectors.ErrPlan, err)
 	}
 	return r.plan(renderer{ctx: ctx, vars: vars}, base)
