@@ -60,22 +60,22 @@ func TestSoundDepth(t *testing.T) {
 // A string is looked at eight bytes at a time: each byte counts wherever it stands.
 func TestEveryByteAtEveryPlace(t *testing.T) {
 	for b := range 256 {
-		for before := range 20 {
-			for _, behind := range []int{0, 1, 7, 8, 9, 17} {
-				for _, fill := range []string{"x", "\x7f", " ", "#", "!", "[", "]"} {
+		for before := range 17 {
+			for _, behind := range []int{0, 8} {
+				for _, fill := range []string{"x", "\x7f", "!"} {
 					raw := []byte(`"` + strings.Repeat(fill, before) + string([]byte{byte(b)}) + strings.Repeat(fill, behind) + `"`)
 					want := json.Valid(raw) && utf8.Valid(raw)
-					_, ok := strictjson.Sound(raw)
-					require.Equal(t, want, ok, "%q", raw)
-					require.Equal(t, want, strictjson.Check(raw) == nil, "%q", raw)
+					_, sound := strictjson.Sound(raw)
+					checked := strictjson.Check(raw) == nil
 					text, ok := strictjson.Text(raw)
 					var said string
-					require.Equal(t, json.Unmarshal(raw, &said) == nil, ok, "%q", raw)
-					require.Equal(t, said, string(text))
+					decoded := json.Unmarshal(raw, &said) == nil
+					if sound != want || checked != want || ok != decoded || string(text) != said {
+						t.Fatalf("%q: %v %v %v %q", raw, sound, checked, ok, text)
+					}
 					elements, err := strictjson.Elements([]byte("[" + string(raw) + ", 1]"))
-					if want {
-						require.Nil(t, err)
-						require.Equal(t, [][]byte{raw, []byte("1")}, elements)
+					if want && (err != nil || len(elements) != 2 || string(elements[0]) != string(raw)) {
+						t.Fatalf("%q: %q %v", raw, elements, err)
 					}
 				}
 			}
