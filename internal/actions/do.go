@@ -141,7 +141,7 @@ func (s *Service) replay(ctx context.Context, w *write) (claimed dedupe.Claimed,
 		Scope:    w.req.Principal.Scope,
 		Identity: w.ident.Identity, Fingerprint: w.ident.Fingerprint,
 		RetryRefused: w.req.RetryRefused,
-		Scribe:       s.scribe(ctx, w.req),
+		Scribe:       w.scribe,
 	}
 	_, cl.Basis = w.conditions()
 	at := time.Now()
@@ -175,7 +175,7 @@ func (s *Service) claimOnce(ctx context.Context, w *write) (claimed dedupe.Claim
 		MayAcquire: w.refusal == nil, DryRun: w.req.DryRun,
 		RetryRefused: w.req.RetryRefused, AllowDuplicate: w.req.AllowDuplicate,
 		Tally:  limits.Tally,
-		Scribe: s.scribe(ctx, w.req),
+		Scribe: w.scribe,
 	})
 }
 

@@ -47,7 +47,8 @@ func (f finding) word() string {
 // write ends held.
 func (f finding) unsaved(rec *dedupe.Record) done {
 	if f.settlement.State == dedupe.NotDone && f.settlement.NotSent {
-		return done{err: f.release.about(rec)}
+		told := *f.release // the original goes with what is stored, later
+		return done{err: told.about(rec)}
 	}
 	shown := *rec
 	shown.Outcome = f.settlement.Outcome
@@ -103,7 +104,7 @@ func (o *owner) attempt(ctx context.Context, at **wire.Exchange) finding {
 	learned := errNoVerdict // unless the vendor had a part in it
 	defer func() { report(learned) }()
 	creds, err := o.s.credentials(ctx, o.w.conn, o.w.spec.Auth)
-	req := o.w.planned.Clone()
+	req := o.w.planned // what is added to it here makes it no other: it may be stored
 	if err == nil {
 		err = o.w.spec.Auth.Apply(&req, creds)
 	}

@@ -13,9 +13,8 @@ import (
 // owner is the one call that may send an acquired write: it keeps the lease,
 // sends at most once and stores what came of it. It outlives its caller.
 type owner struct {
-	s      *Service
-	w      *write
-	scribe dedupe.Scribe
+	s *Service
+	w *write
 
 	mu     sync.Mutex // guards handle: a renewal and a settle never overlap
 	handle *dedupe.Handle
@@ -38,7 +37,7 @@ type done struct {
 // goroutine, but not in its context: a caller that goes away ends nothing, and
 // what it left waits in its place.
 func (s *Service) run(ctx context.Context, w *write, c dedupe.Claimed) (Reply, *Error) {
-	o := &owner{s: s, w: w, handle: c.Handle, scribe: s.scribe(ctx, w.req), issued: w.issued, confirmed: w.issued}
+	o := &owner{s: s, w: w, handle: c.Handle, issued: w.issued, confirmed: w.issued}
 	d := o.carry(inService{s.base, ctx})
 	return d.reply, d.err
 }
@@ -132,7 +131,7 @@ func (o *owner) settle(ctx context.Context, f finding) done {
 		}
 	}()
 	spanSettle(span, f)
-	f.settlement.Scribe = o.scribe
+	f.settlement.Scribe = o.w.scribe
 	rec, err := o.store(ctx, f)
 	if err == nil || isFinal(err) {
 		return o.finish(ctx, f, rec, err)

@@ -31,6 +31,7 @@ type write struct {
 	id     dedupe.ActionID
 	owner  dedupe.Owner
 	issued time.Duration // boot clock just before the claim
+	scribe dedupe.Scribe
 
 	ownKey  string // the vendor key of a write that inherits none
 	op      connectors.Op
@@ -56,7 +57,7 @@ func (s *Service) identify(ctx context.Context, req Request, fresh bool) (*write
 	if req.Body == nil {
 		req.Body = []byte("{}")
 	}
-	w := &write{req: req}
+	w := &write{req: req, scribe: s.scribe(ctx, req)}
 	var err error
 	if fresh {
 		w.conn, err = s.accounts.Get(ctx, req.Principal.Scope, req.Connection)

@@ -60,6 +60,8 @@ func TestNotSentIsTrueWithoutTheStore(t *testing.T) {
 	e := f.fails(actions.NotSent, `{}`)
 	require.NotZero(t, e.RetryAfter)
 	f.eventually("it is released", func() bool { return f.only().State == dedupe.NotDone })
+	f.close(time.Minute)
+	require.Equal(t, dedupe.InFlight, e.Record.State, "what was told stays as it was told")
 }
 
 func TestASettleWhoseReplyWasLostIsNotASecondOne(t *testing.T) {

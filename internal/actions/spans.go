@@ -2,6 +2,7 @@ package actions
 
 import (
 	"context"
+	"maps"
 	"net/http"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -75,10 +76,11 @@ func spanSettle(span trace.Span, f finding) {
 
 // nameTrace puts the span of ctx into a request (W3C Trace Context), for a
 // connection that asks for it. Nothing else of a trace is passed on: baggage was
-// never read. A resend stays as it was planned and carries none.
+// never read. A resend stays as it was planned and carries none. The header is a
+// new one, as in [connectors.Auth.Apply].
 func nameTrace(ctx context.Context, req *connectors.Request) {
-	if req.Header == nil {
-		req.Header = http.Header{}
-	}
+	header := make(http.Header, len(req.Header)+1)
+	maps.Copy(header, req.Header)
+	req.Header = header
 	propagation.TraceContext{}.Inject(ctx, propagation.HeaderCarrier(req.Header))
 }

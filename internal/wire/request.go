@@ -102,7 +102,7 @@ func parseURL(raw string) (*url.URL, bool) {
 	return u, true
 }
 
-// checkHeader copies the fields that leave. It refuses what could change the
+// checkHeader gathers the fields that leave. It refuses what could change the
 // framing or the connection, and names that differ only in case, whose order
 // on the wire would be up to chance.
 func checkHeader(in http.Header) (http.Header, bool) {
@@ -117,7 +117,7 @@ func checkHeader(in http.Header) (http.Header, bool) {
 				return nil, false
 			}
 		}
-		out[key] = append([]string(nil), values...)
+		out[key] = values
 	}
 	if _, set := out["User-Agent"]; !set {
 		out.Set("User-Agent", userAgent)
