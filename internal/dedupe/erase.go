@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"holdfast.dev/gateway/internal/ledger"
@@ -52,7 +53,7 @@ func (c *Claims) Erase(ctx context.Context, e Erasure) (more bool, err error) {
 
 // eraseStep builds the step that removes what comes next; nil if nothing is left.
 func (c *Claims) eraseStep(ctx context.Context, e *Erasure) (*ledger.Step, error) {
-	s := &ledger.Step{Nonce: ledger.NewNonce(), At: milli(c.store.Now()), Expect: e.Guard}
+	s := &ledger.Step{Nonce: ledger.NewNonce(), At: milli(c.store.Now()), Expect: slices.Clip(e.Guard)}
 	for _, g := range e.Guard {
 		s.Fetch = append(s.Fetch, ledger.Fetch{Key: g.Key})
 	}

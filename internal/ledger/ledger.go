@@ -263,6 +263,10 @@ var (
 // Apply and Read must never return a value whose Expires has passed on the
 // store's clock. After an error from Apply the caller must assume that the step
 // may be applied at any later moment, unless it is voided.
+//
+// What a step or a fetch points to must not be changed once it was given to a
+// driver, not even after an error: the driver may still be reading it when the
+// caller's context has ended. It reads nothing of it after an answer.
 type Store interface {
 	Apply(ctx context.Context, scope Scope, step Step) (Result, error)
 	Read(ctx context.Context, scope Scope, fetch ...Fetch) (Snapshot, error)

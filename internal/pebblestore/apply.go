@@ -20,7 +20,6 @@ func (s *Store) Apply(ctx context.Context, scope ledger.Scope, step ledger.Step)
 	if err := checkStep(step); err != nil {
 		return ledger.Result{}, fmt.Errorf("apply step: %w", err)
 	}
-	step = cloneStep(step)
 	return call(ctx, s, scope, func(st *stripe) (func() (ledger.Result, error), error) {
 		return s.apply(st, scope, step)
 	})

@@ -16,7 +16,7 @@ type outcome[T any] struct {
 // call runs one call of the store in two parts: locked, while it holds the
 // scope's stripe, and what locked returned, after it has given it up.
 //
-// Both run on a goroutine of their own: a disk that hangs cannot hold a caller
+// Both run on a goroutine of the store's: a disk that hangs cannot hold a caller
 // beyond its context. The stripe is waited for on the caller's, so that behind
 // a hanging disk one goroutine is left per stripe and not one per caller.
 func call[T any](
@@ -38,11 +38,11 @@ func call[T any](
 		return none, err
 	}
 	done := make(chan outcome[T], 1)
-	go func() {
-		defer s.calls.leave()
+	s.workers.run(func() {
 		v, err := run(s, st, locked)
+		s.calls.leave()
 		done <- outcome[T]{v, err}
-	}()
+	})
 	select {
 	case o := <-done:
 		return o.value, o.err

@@ -2,7 +2,9 @@ package pebblestore_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -215,27 +217,35 @@ func TestAPanicFailsTheStore(t *testing.T) {
 	require.NoError(t, s.CloseEngine())
 }
 
-func TestAStepIsTakenAsItWasGiven(t *testing.T) {
+// Callers that came together leave goroutines that wait for the next ones: a
+// bounded number, and none behind Close, which goleak sees to.
+func TestGoroutinesOfCallsAreKeptWithinBounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := open(t, "store", pebblestore.Options{FS: vfs.NewMem()})
-		release := s.Hold(scope)
-		step := claim(s, "a")
-		step.Index = []ledger.Entry{{Index: ledger.ByName, Score: step.At, Member: "m"}}
-		done := make(chan error, 1)
-		go func() { _, err := s.Apply(t.Context(), scope, step); done <- err }()
-		synctest.Wait()
-		// The caller gave up, say, and uses its memory for something else.
-		copy(step.Put[0].Data, "XXXX")
-		copy(step.Rows[0], "X")
-		step.Put[0].Key = key("x")
-		step.Index[0].Member = "x"
-		release()
-		require.NoError(t, <-done)
-		got, _ := get(t, s, "a")
-		require.Equal(t, "value of a", got)
-		require.Equal(t, "a", string(allRows(t, s)[0].Data))
-		entries, err := s.Entries(t.Context(), scope, ledger.EntryRange{Index: ledger.ByName, Limit: 9})
-		require.NoError(t, err)
-		require.Equal(t, "m", entries[0].Member)
+		disk := newFaults(vfs.NewMem())
+		s := open(t, "store", pebblestore.Options{FS: disk})
+		together := func(callers int) {
+			t.Helper()
+			release := disk.hold(logSync)
+			errs := make(chan error, callers)
+			for i := range callers {
+				go func() {
+					_, err := s.Apply(t.Context(), ledger.ScopeOf(fmt.Sprint(i)), claim(s, rand.Text()))
+					errs <- err
+				}()
+			}
+			synctest.Wait()
+			release(nil)
+			for range callers {
+				require.NoError(t, <-errs)
+			}
+			synctest.Wait()
+		}
+		together(5)
+		require.Equal(t, 5, s.Idle())
+		together(5)
+		require.Equal(t, 5, s.Idle(), "they serve again")
+		together(pebblestore.IdleWorkers + 50)
+		require.Equal(t, pebblestore.IdleWorkers, s.Idle())
+		require.NoError(t, s.Close())
 	})
 }

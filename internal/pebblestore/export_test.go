@@ -56,6 +56,9 @@ func (s *Store) Nonces() (known, endings int) {
 	return known, endings
 }
 
+// Idle is how many goroutines wait for the next call.
+func (s *Store) Idle() int { return len(s.workers.seats) }
+
 // ForgetTails drops every remembered row sequence.
 func (s *Store) ForgetTails() {
 	for i := range s.stripes {
@@ -182,6 +185,8 @@ func (s *Store) Hold(scope ledger.Scope) (release func()) {
 // The tags of the layout, for RawKeys, and how much one look of the expirer takes on.
 const (
 	ExpireMost = expireMost
+
+	IdleWorkers = idleWorkers
 
 	TagExpiry = tagExpiry
 	TagScope  = tagScope

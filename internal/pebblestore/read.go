@@ -17,7 +17,6 @@ func (s *Store) Read(ctx context.Context, scope ledger.Scope, fetch ...ledger.Fe
 	if err := checkFetch(fetch); err != nil {
 		return ledger.Snapshot{}, fmt.Errorf("read values: %w", err)
 	}
-	fetch = cloneFetch(fetch)
 	return call(ctx, s, scope, func(st *stripe) (func() (ledger.Snapshot, error), error) {
 		now, last, at := s.clock.now(), st.last, s.db.NewSnapshot()
 		return func() (snap ledger.Snapshot, err error) {

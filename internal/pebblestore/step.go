@@ -1,9 +1,7 @@
 package pebblestore
 
 import (
-	"bytes"
 	"errors"
-	"slices"
 
 	"holdfast.dev/gateway/internal/ledger"
 )
@@ -33,7 +31,10 @@ func checkStep(step ledger.Step) error {
 	for _, a := range step.Add {
 		ok = ok && len(a.Key.ID) <= maxID
 	}
-	for _, e := range slices.Concat(step.Unindex, step.Index) {
+	for _, e := range step.Unindex {
+		ok = ok && len(e.Member) <= maxID
+	}
+	for _, e := range step.Index {
 		ok = ok && len(e.Member) <= maxID
 	}
 	if !ok {
@@ -49,33 +50,4 @@ func checkFetch(fetch []ledger.Fetch) error {
 		}
 	}
 	return nil
-}
-
-// cloneStep copies what a caller could change while the step is still being made
-// after its context has ended.
-func cloneStep(step ledger.Step) ledger.Step {
-	step.Expect = slices.Clone(step.Expect)
-	step.Delete = slices.Clone(step.Delete)
-	step.Put = slices.Clone(step.Put)
-	for i := range step.Put {
-		step.Put[i].Data = bytes.Clone(step.Put[i].Data)
-	}
-	step.Add = slices.Clone(step.Add)
-	step.Unindex = slices.Clone(step.Unindex)
-	step.Index = slices.Clone(step.Index)
-	step.Rows = slices.Clone(step.Rows)
-	for i := range step.Rows {
-		step.Rows[i] = bytes.Clone(step.Rows[i])
-	}
-	step.Void = slices.Clone(step.Void)
-	step.Fetch = cloneFetch(step.Fetch)
-	return step
-}
-
-func cloneFetch(fetch []ledger.Fetch) []ledger.Fetch {
-	fetch = slices.Clone(fetch)
-	for i := range fetch {
-		fetch[i].Follow = slices.Clone(fetch[i].Follow)
-	}
-	return fetch
 }

@@ -90,6 +90,7 @@ type Store struct {
 	uptime  func() time.Duration // the age of this Store, on a clock nobody sets
 
 	calls   *gate    // the calls running in the background
+	workers *workers // which they run on
 	failure *failure // why the store stopped for good, if it did
 	trouble *trouble // what ails the engine's background work just now
 
@@ -149,6 +150,7 @@ func open(dir string, opts Options, ticks <-chan time.Time, tune ...func(*pebble
 		seed:    maphash.MakeSeed(),
 		uptime:  func() time.Duration { return time.Since(start) },
 		calls:   newGate(),
+		workers: newWorkers(),
 		failure: newFailure(opts.Logger),
 	}
 	s.trouble = &trouble{log: opts.Logger, failure: s.failure}
@@ -219,8 +221,10 @@ func (s *Store) close() error {
 	s.stopExpirer()
 	s.stopScrubber()
 	s.stopNotes()
+	s.workers.stop()
 	err := s.failure.err()
 	if err == nil {
+		s.workers.wait() // of a store that has failed, some may be held for good
 		err = s.guard(s.writeClock)
 	}
 	if err == nil {
