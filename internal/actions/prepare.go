@@ -2,6 +2,7 @@ package actions
 
 import (
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,6 +28,7 @@ type write struct {
 	spec      connectors.Spec
 	action    connectors.ActionSpec
 	ident     identity.Result
+	scribe    dedupe.Scribe // of the rows of its transitions
 
 	id     dedupe.ActionID
 	owner  dedupe.Owner
@@ -190,7 +192,7 @@ func (s *Service) keyedHash(label string, w *write) [32]byte {
 // telling anything about it.
 func (s *Service) marker(w *write) string {
 	sum := s.keyedHash("marker", w)
-	return fmt.Sprintf("%x", sum[:16])
+	return hex.EncodeToString(sum[:16])
 }
 
 // draft is the content of the new action, asked for by the claim.

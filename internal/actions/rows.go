@@ -77,12 +77,12 @@ func rowOf(row audit.Row, t dedupe.Transition) []byte {
 func (s *Service) logDo(ctx context.Context, req Request, r Reply, e *Error, c course) {
 	level, outcome := slog.LevelInfo, "succeeded"
 	rec := r.Record
-	attrs := []slog.Attr{
+	attrs := append(make([]slog.Attr, 0, 14), // as many as there may be
 		slog.String("request_id", req.RequestID),
 		slog.String("tenant", req.Principal.TenantName()),
 		slog.String("key_id", req.Principal.KeyID),
 		slog.Duration("took", c.took),
-	}
+	)
 	if c.verdict != "" {
 		attrs = append(attrs, slog.String("verdict", c.verdict), slog.Duration("claim", c.claim))
 	}

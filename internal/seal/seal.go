@@ -162,12 +162,14 @@ func (r *Ring) Open(sealed []byte, aad ...[]byte) ([]byte, error) {
 // Rotating the first key changes the result. Callers therefore store what they
 // got and never compute it again to compare.
 func (r *Ring) MAC(label string, fields ...[]byte) [sha256.Size]byte {
-	h := hmac.New(sha256.New, r.mac[:])
-	h.Write(prefixed(nil, []byte(label)))
+	var room [256]byte
+	text := prefixed(room[:0], []byte(label))
 	for _, f := range fields {
-		h.Write(prefixed(nil, f))
+		text = prefixed(text, f)
 	}
-	return [sha256.Size]byte(h.Sum(nil))
+	h := hmac.New(sha256.New, r.mac[:])
+	h.Write(text)
+	return [sha256.Size]byte(h.Sum(text[:0]))
 }
 
 func (r *Ring) find(id []byte) (secret, bool) {
@@ -182,7 +184,11 @@ func (r *Ring) find(id []byte) (secret, bool) {
 // bind builds the cipher's additional data: the head of the format, so that it
 // cannot be exchanged, and the caller's fields.
 func bind(head []byte, fields [][]byte) []byte {
-	out := bytes.Clone(head)
+	size := len(head)
+	for _, f := range fields {
+		size += 8 + len(f)
+	}
+	out := append(make([]byte, 0, size), head...)
 	for _, f := range fields {
 		out = prefixed(out, f)
 	}
