@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	"holdfast.dev/gateway/internal/connections"
@@ -231,22 +230,11 @@ func (s *Service) draft(ctx context.Context, w *write) func(time.Time, string) (
 	}
 }
 
-// keptRequest is what is kept, sealed, of a write until it is settled: enough
-// to send the same bytes again and to plan its check. Never the credential.
-type keptRequest struct {
-	Op     connectors.Op `json:"op"`
-	Method string        `json:"method"`
-	URL    string        `json:"url"`
-	Header http.Header   `json:"header"`
-	Body   []byte        `json:"body"`
-}
-
 func (s *Service) sealRequest(w *write) ([]byte, error) {
-	kept, err := json.Marshal(keptRequest{
-		Op: w.op, Method: w.planned.Method, URL: w.planned.URL, Header: w.planned.Header, Body: w.planned.Body,
-	})
+	k := keptRequest{Op: w.op, Method: w.planned.Method, URL: w.planned.URL, Header: w.planned.Header, Body: w.planned.Body}
+	kept, err := k.encode()
 	if err != nil {
-		return nil, fmt.Errorf("encode request: %w", err)
+		return nil, err
 	}
 	return s.sealer.Seal(kept, requestBinding(w.req.Principal.Scope, w.id)...), nil
 }

@@ -61,6 +61,9 @@ type checker struct {
 	// members holds those of the open objects, innermost last.
 	members []placed
 
+	// How much of both was in use, to forget it.
+	usedFrames, usedMembers int
+
 	write bool
 	out   []byte
 	spare []byte // room for putting members in order
@@ -91,8 +94,8 @@ func (c *checker) release() {
 	if cap(c.spare) > keptBytes {
 		c.spare = nil
 	}
-	clear(c.frames[:cap(c.frames)])
-	clear(c.members[:cap(c.members)])
+	clear(c.frames[:min(max(c.usedFrames, len(c.frames)), cap(c.frames))])
+	clear(c.members[:min(max(c.usedMembers, len(c.members)), cap(c.members))])
 	*c = checker{frames: c.frames[:0], members: c.members[:0], spare: c.spare[:0]}
 	checkers.Put(c)
 }
@@ -276,6 +279,7 @@ func (c *checker) close() {
 		c.out = append(c.out, f.closing())
 	}
 	c.pos++
+	c.usedFrames, c.usedMembers = max(c.usedFrames, len(c.frames)), max(c.usedMembers, len(c.members))
 	c.members = c.members[:f.base]
 	c.frames = c.frames[:len(c.frames)-1]
 }

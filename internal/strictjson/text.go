@@ -128,6 +128,10 @@ func appendText(dst, token []byte, escaped bool) []byte {
 	if !escaped {
 		return append(dst, token...)
 	}
+	return appendReescaped(dst, token)
+}
+
+func appendReescaped(dst, token []byte) []byte {
 	for i := 0; i < len(token); {
 		if token[i] != '\\' {
 			dst = append(dst, token[i])
