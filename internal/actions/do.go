@@ -80,7 +80,6 @@ func (s *Service) claim(ctx context.Context, req Request, c *course) (*write, de
 		if e != nil {
 			return nil, dedupe.Claimed{}, s.deny(ctx, req, e)
 		}
-		w.scribe = s.scribe(ctx, req)
 		at := time.Now()
 		claimed, known, err := s.replay(ctx, w)
 		if err != nil {

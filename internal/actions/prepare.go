@@ -27,7 +27,6 @@ type write struct {
 	spec      connectors.Spec
 	action    connectors.ActionSpec
 	ident     identity.Result
-	scribe    dedupe.Scribe // of the rows of its transitions
 
 	id     dedupe.ActionID
 	owner  dedupe.Owner
