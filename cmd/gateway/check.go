@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"holdfast.dev/gateway/internal/pebblestore"
 	"holdfast.dev/gateway/internal/seal"
 	"holdfast.dev/gateway/internal/telemetry"
 )
@@ -65,6 +66,7 @@ func checkStore(ctx context.Context, cfg Config, log *slog.Logger) (err error) {
 		if err != nil || !made {
 			return err
 		}
+		return pebblestore.Check(ctx, cfg.folder(), pebblestore.Options{Logger: log})
 	}
 	store, err := openStore(ctx, cfg, log)
 	if err != nil {

@@ -90,14 +90,16 @@ func TestListDoesNotShowAnOldPlace(t *testing.T) {
 	old := ledger.Entry{Index: ledger.ByName, Score: first.CreatedAt, Member: "c/a"}
 	f.clock.Add(int64(time.Second))
 	require.NoError(t, f.delete("a", settled))
-	f.put("a", stripe())
+	second := f.put("a", stripe())
 	names, _ := f.names(10)
 	require.Equal(t, []string{"a"}, names)
 
 	// An entry without its connection is what a reader sees that came in between.
 	f.put("b", stripe())
 	res, err := f.store.Apply(t.Context(), f.tenant, ledger.Step{
-		Nonce: ledger.NewNonce(), At: f.store.Now(), Index: []ledger.Entry{old, {Index: ledger.ByName, Score: first.CreatedAt, Member: "c/gone"}},
+		Nonce: ledger.NewNonce(), At: f.store.Now(),
+		Unindex: []ledger.Entry{{Index: ledger.ByName, Score: second.CreatedAt, Member: "c/a"}},
+		Index:   []ledger.Entry{old, {Index: ledger.ByName, Score: first.CreatedAt, Member: "c/gone"}},
 	})
 	require.NoError(t, err)
 	require.True(t, res.Applied)

@@ -140,9 +140,18 @@ type Add struct {
 	Expires time.Time
 }
 
-// Entry is one member of an index. Members are opaque bytes of at most 255.
-// Score has millisecond precision. A member stands once in an index: putting it
-// again moves it.
+// Entry is one member of an index at one score. Members are opaque bytes of at
+// most 255. Score has millisecond precision.
+//
+// A member is to stand once in an index, and who puts it there sees to that: to
+// move one, a step unindexes it from where it stands, by that very score, and
+// indexes it anew. To index an entry that stands, or to unindex one whose member
+// stands nowhere, changes nothing.
+//
+// What becomes of a member that is indexed at a second score, or unindexed at one
+// where it does not stand, is for a driver to choose: it takes the member from
+// where it stood, or leaves it there too. Where either can happen both must be
+// right.
 type Entry struct {
 	Index  Index
 	Score  time.Time

@@ -22,9 +22,7 @@ type change struct {
 	// values is what the step has found and left under value keys so far. It goes
 	// into the memory when the batch is in the log, or there is none.
 	values map[string]standing
-	// written is what the step has written so far, nil for deleted, so that its
-	// later parts see its earlier ones.
-	written map[string][]byte
+	notes  []draft // of the values that end
 }
 
 // apply adds every part of the step but its rows and voids, in the order of the
@@ -32,7 +30,7 @@ type change struct {
 func (c *change) apply(step ledger.Step) ([]int64, error) {
 	for _, k := range step.Delete {
 		key := valueKey(c.scope, k)
-		if err := c.delete(key); err != nil {
+		if err := c.batch.Delete(key, nil); err != nil {
 			return nil, err
 		}
 		c.note(key, standing{})
@@ -56,13 +54,13 @@ func (c *change) apply(step ledger.Step) ([]int64, error) {
 			return nil, err
 		}
 	}
-	return counters, nil
+	return counters, c.noteEnds(step.Nonce.Version())
 }
 
 func (c *change) put(p ledger.Put, v ledger.Version) error {
 	key, expires := valueKey(c.scope, p.Key), expiry(p.Expires)
 	c.note(key, standing{form: formValue, expires: expires, version: v})
-	return c.store(key, expires, encodeValue(v, expires, p.Data))
+	return c.store(key, expires, encodeValue(v, expires, p.Data), false)
 }
 
 func (c *change) addAll(adds []ledger.Add) ([]int64, error) {
@@ -98,59 +96,54 @@ func (c *change) add(a ledger.Add) (int64, error) {
 	}
 	sum += a.Delta
 	expires := expiry(a.Expires)
+	noted := at.lives(c.now) && at.expires == expires
 	c.note(key, standing{form: formCounter, expires: expires, sum: sum})
-	return sum, c.store(key, expires, encodeCounter(expires, sum))
+	return sum, c.store(key, expires, encodeCounter(expires, sum), noted)
 }
 
-// store writes an envelope and notes when it ends. One that has ended already
-// exists for nobody, so it is not written.
-func (c *change) store(key []byte, expires int64, envelope []byte) error {
+// store writes an envelope and notes when it ends, unless that is noted: what lives
+// and ends at that instant is. One that has ended already exists for nobody, so it
+// is not written.
+func (c *change) store(key []byte, expires int64, envelope []byte, noted bool) error {
 	if expires == 0 {
-		return c.set(key, envelope)
+		return c.batch.Set(key, envelope, nil)
 	}
 	if expires <= c.now {
-		return c.delete(key)
+		return c.batch.Delete(key, nil)
 	}
-	if err := c.set(key, envelope); err != nil {
-		return err
+	if !noted {
+		c.endsAt(expires).add(key)
 	}
-	return c.batch.Set(expiryKey(expires, key), nil, nil)
+	return c.batch.Set(key, envelope, nil)
 }
 
-// index puts a member at its score, taking it from where it stood.
-func (c *change) index(e ledger.Entry) error {
-	if err := c.unindex(e); err != nil {
-		return err
-	}
-	score := e.Score.UnixMilli()
-	if err := c.set(memberKey(c.scope, e.Index, e.Member), encodeMillis(score)); err != nil {
-		return err
-	}
-	return c.batch.Set(indexKey(c.scope, e.Index, score, e.Member), nil, nil)
-}
-
-// unindex takes a member from where it stands, whatever score the entry names: a
-// wrong one must not leave half of it behind.
-func (c *change) unindex(e ledger.Entry) error {
-	key := memberKey(c.scope, e.Index, e.Member)
-	var score int64
-	stands, err := c.view(key, func(raw []byte) error {
-		var ok bool
-		if score, ok = decodeMillis(raw); !ok {
-			return ledger.ErrCorrupt
+// endsAt is where the step's values of one end are gathered. A step has few ends.
+func (c *change) endsAt(expires int64) *draft {
+	for i := range c.notes {
+		if c.notes[i].expires == expires {
+			return &c.notes[i]
 		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("read index member: %w", err)
 	}
-	if !stands {
-		return nil
+	c.notes = append(c.notes, draft{expires: expires})
+	return &c.notes[len(c.notes)-1]
+}
+
+func (c *change) noteEnds(v ledger.Version) error {
+	for i := range c.notes {
+		if err := c.batch.Set(noteKey(c.notes[i].expires, c.scope, v), c.notes[i].list, nil); err != nil {
+			return err
+		}
 	}
-	if err := c.delete(key); err != nil {
-		return err
-	}
-	return c.batch.Delete(indexKey(c.scope, e.Index, score, e.Member), nil)
+	return nil
+}
+
+// index puts an entry. Where its member stood before is for the step to say.
+func (c *change) index(e ledger.Entry) error {
+	return c.batch.Set(indexKey(c.scope, e.Index, e.Score.UnixMilli(), e.Member), nil, nil)
+}
+
+func (c *change) unindex(e ledger.Entry) error {
+	return c.batch.Delete(indexKey(c.scope, e.Index, e.Score.UnixMilli(), e.Member), nil)
 }
 
 // append adds rows behind the row with sequence seq and returns the last one's.
@@ -190,33 +183,6 @@ func (c *change) note(key []byte, at standing) {
 		c.values = map[string]standing{}
 	}
 	c.values[string(key)] = at
-}
-
-// view shows the bytes under a key as this step would leave them so far.
-func (c *change) view(key []byte, see func(raw []byte) error) (bool, error) {
-	if raw, ok := c.written[string(key)]; ok {
-		if raw == nil {
-			return false, nil
-		}
-		return true, see(raw)
-	}
-	return view(c.db, key, see)
-}
-
-func (c *change) set(key, value []byte) error {
-	if c.written == nil {
-		c.written = map[string][]byte{}
-	}
-	c.written[string(key)] = value
-	return c.batch.Set(key, value, nil)
-}
-
-func (c *change) delete(key []byte) error {
-	if c.written == nil {
-		c.written = map[string][]byte{}
-	}
-	c.written[string(key)] = nil
-	return c.batch.Delete(key, nil)
 }
 
 // expiry is a time as envelopes hold it; the zero time is never. The epoch's own

@@ -21,8 +21,8 @@ import (
 const (
 	// formatVersion is the version of the key layout and envelopes in keys.go
 	// and envelope.go. Raise it when an older release could misread a newer
-	// folder.
-	formatVersion = 1
+	// folder; upgrade.go brings those of earlier ones to it.
+	formatVersion = 2
 
 	// engineFormat is the engine's own file format. It is named, not "newest",
 	// so that a new release of the engine does not silently make folders that
@@ -225,9 +225,10 @@ func lockError(err error) error {
 	return err
 }
 
-// prepare checks or writes the format marker and returns the clock's persisted
+// prepare checks or writes the format marker, brings a folder of an earlier format
+// to the present one unless it is to be kept, and returns the clock's persisted
 // high-water mark, in milliseconds.
-func (s *Store) prepare() (int64, error) {
+func (s *Store) prepare(keep bool) (int64, error) {
 	format, ok, err := s.getRaw(keyFormat)
 	if err != nil {
 		return 0, err
@@ -238,8 +239,15 @@ func (s *Store) prepare() (int64, error) {
 	if len(format) != 4 {
 		return 0, fmt.Errorf("read format: %w", ledger.ErrCorrupt)
 	}
-	if v := binary.BigEndian.Uint32(format); v > formatVersion {
+	switch v := binary.BigEndian.Uint32(format); {
+	case v > formatVersion:
 		return 0, ledger.NewerFormat(v, formatVersion)
+	case v < 1:
+		return 0, fmt.Errorf("read format: %w", ledger.ErrCorrupt)
+	case v < formatVersion && !keep:
+		if err := s.upgrade(); err != nil {
+			return 0, fmt.Errorf("bring the folder from format %d to %d: %w", v, formatVersion, err)
+		}
 	}
 	mark, ok, err := s.getRaw(keyHighWater)
 	if err != nil || !ok {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -17,14 +16,12 @@ const (
 	// exist for nobody from their instant on; it only gives their room back.
 	expireEvery = time.Second
 
-	// expireMost bounds the work of one look. A write leaves three values that
-	// end, so it is enough for 10,000 writes a second, more than one disk takes:
-	// a backlog never lasts.
+	// expireMost bounds how many values are taken on in one look, and with it the
+	// memory that takes.
 	expireMost = 32768
 
-	// expireChunk bounds how many values of one scope go in one batch, and with
-	// it how long the scope's steps wait, at some 10 microseconds each.
-	expireChunk = 64
+	// expireLate is how far behind the expirer may be before it hurries.
+	expireLate = time.Minute
 
 	// expireLag is how far behind the clock the expirer keeps looking. Finding
 	// nothing must not mean stepping over the remains of everything deleted so
@@ -33,12 +30,30 @@ const (
 	expireLag = 10 * time.Second
 )
 
+// tempo is how the expirer takes turns with a scope's steps: it keeps them waiting for
+// about a turn, and then rests in proportion to the time that took.
+type tempo struct {
+	turn time.Duration
+	rest int
+}
+
+// tempoAt is the tempo of an expirer that is so far behind. It is to be felt by nobody:
+// a fifth of one processor, some 20,000 values a second on a slow one, which is what
+// 6,000 writes leave. Where that is not enough, or so many steps wait for their turn
+// that it seldom gets one, it hurries: a backlog never lasts.
+func tempoAt(behind time.Duration) tempo {
+	if behind > expireLate {
+		return tempo{turn: 5 * time.Millisecond, rest: 1}
+	}
+	return tempo{turn: 500 * time.Microsecond, rest: 4}
+}
+
 // startExpirer deletes due values at each tick until the function it returns is
 // called, which waits for the work in hand.
 func (s *Store) startExpirer(ticks <-chan time.Time) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
-	x := &expirer{store: s, from: []byte{tagExpiry}}
+	x := &expirer{store: s, from: []byte{tagExpiry}, tempo: tempoAt, rest: s.rest}
 	go func() {
 		defer close(done)
 		for {
@@ -49,8 +64,11 @@ func (s *Store) startExpirer(ticks <-chan time.Time) (stop func()) {
 				return
 			case <-ticks:
 			}
-			if _, err := x.look(ctx); err != nil && ctx.Err() == nil {
-				s.log.Error("cannot delete expired values", "error", err)
+			for more := true; more; {
+				var err error
+				if more, err = x.look(ctx); err != nil && ctx.Err() == nil {
+					s.log.Error("cannot delete expired values", "error", err)
+				}
 			}
 		}
 	}()
@@ -66,75 +84,128 @@ func (s *Store) startExpirer(ticks <-chan time.Time) (stop func()) {
 type expirer struct {
 	store *Store
 	from  []byte // nothing before this key is due
+	tempo func(behind time.Duration) tempo
+	rest  func(context.Context, time.Duration)
 }
 
-// look deletes what is due, and returns how many notes of expiry it dealt with.
-func (x *expirer) look(ctx context.Context) (int, error) {
+// ended is a value that is due by its note. The last one of a note carries it.
+type ended struct {
+	expires int64
+	key     []byte // nil: there is only the note
+	note    []byte
+}
+
+// look deletes what is due, and says whether there was more than it took on.
+func (x *expirer) look(ctx context.Context) (more bool, err error) {
 	now := x.store.clock.now()
-	due, err := x.due(now)
+	d, err := x.due(now)
 	if err != nil {
-		return 0, err
+		return false, err
 	}
-	for scope, notes := range byScope(due) {
-		for chunk := range slices.Chunk(notes, expireChunk) {
-			if err := x.store.expire(ctx, scope, chunk); err != nil {
-				return 0, err
+	t := x.tempo(now.Sub(d.since))
+	for scope, values := range d.values {
+		for len(values) > 0 {
+			done, err := x.store.expire(ctx, scope, values, t.turn)
+			if err != nil {
+				return false, err
 			}
+			values = values[done.values:]
+			x.rest(ctx, time.Duration(t.rest)*done.took)
 		}
 	}
-	x.goOn(due, now.Add(-expireLag).UnixMilli())
-	return len(due), nil
+	x.goOn(d.more, now.Add(-expireLag).UnixMilli())
+	return d.more != nil, nil
+}
+
+// rest waits, unless the store comes to its end.
+func (s *Store) rest(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	case <-s.failure.ch:
+	}
 }
 
 // goOn begins the next look behind what this one has dealt with, as far as no
-// step can still add to it.
-func (x *expirer) goOn(due [][]byte, settled int64) {
+// step can still add to it. Of what is due, more was not taken on; nil: nothing.
+func (x *expirer) goOn(more []byte, settled int64) {
 	next := appendMillis([]byte{tagExpiry}, settled)
-	if len(due) == expireMost {
-		if last := after(due[len(due)-1]); bytes.Compare(last, next) < 0 {
-			next = last
-		}
+	if more != nil && bytes.Compare(more, next) < 0 {
+		next = more
 	}
 	if bytes.Compare(next, x.from) > 0 {
 		x.from = next
 	}
 }
 
-// byScope sorts notes by the scope of their values. What is no note goes with
-// the platform's.
-func byScope(notes [][]byte) map[ledger.Scope][][]byte {
-	sorted := map[ledger.Scope][][]byte{}
-	for _, note := range notes {
-		_, scope, _, _ := parseExpiryKey(note)
-		sorted[scope] = append(sorted[scope], note)
-	}
-	return sorted
+// due is what one look takes on.
+type due struct {
+	values map[ledger.Scope][]ended
+	since  time.Time // when the first of it was due
+	more   []byte    // the first note that was left; nil: none was
 }
 
-func (x *expirer) due(now time.Time) ([][]byte, error) {
-	r := span{
-		lower: x.from, upper: appendMillis([]byte{tagExpiry}, now.UnixMilli()+1), limit: expireMost,
-	}
-	iter, err := x.store.db.NewIter(&pebble.IterOptions{LowerBound: r.lower, UpperBound: r.upper})
+func (x *expirer) due(now time.Time) (due, error) {
+	d := due{values: map[ledger.Scope][]ended{}, since: now}
+	iter, err := x.store.db.NewIter(&pebble.IterOptions{
+		LowerBound: x.from, UpperBound: appendMillis([]byte{tagExpiry}, now.UnixMilli()+1),
+	})
 	if err != nil {
-		return nil, readError("read due values", err)
+		return d, readError("read due values", err)
 	}
-	return collect(iter, r, func(key, _ []byte) ([]byte, error) { return bytes.Clone(key), nil })
+	for ok, count := iter.First(), 0; ok; ok = iter.Next() {
+		if count >= expireMost {
+			d.more = bytes.Clone(iter.Key())
+			break
+		}
+		list, err := iter.ValueAndErr()
+		if err != nil {
+			return d, errors.Join(readError("read due values", err), iter.Close())
+		}
+		count += d.add(iter.Key(), list)
+	}
+	if err := iter.Close(); err != nil {
+		return d, readError("read due values", err)
+	}
+	return d, nil
 }
 
-// expire deletes the values that notes of expiry name, those of them that still
-// end then: one may have been put again meanwhile. It is not synced; a crash that
-// takes the deletion back leaves the note, too.
-func (s *Store) expire(ctx context.Context, scope ledger.Scope, notes [][]byte) error {
-	_, err := call(ctx, s, scope, func(*stripe) (func() (struct{}, error), error) {
+// add takes on what a note names, and returns how much that is. What is no note goes
+// with the platform's.
+func (d *due) add(key, list []byte) int {
+	n, ok := parseNote(key, list)
+	if ok && len(d.values) == 0 {
+		d.since = fromMillis(n.expires)
+	}
+	values := make([]ended, max(1, len(n.values)))
+	for i, k := range n.values {
+		values[i] = ended{expires: n.expires, key: k}
+	}
+	values[len(values)-1].note = bytes.Clone(key)
+	d.values[n.scope] = append(d.values[n.scope], values...)
+	return len(values)
+}
+
+// turn is what the expirer did in one.
+type turn struct {
+	values int
+	took   time.Duration
+}
+
+// expire deletes the first of some values of one scope, those of them that still end
+// when they were to: one may have been put again meanwhile. It is not synced; a crash
+// that takes the deletion back leaves the note, too, and a note is there until the last
+// value it names is gone.
+func (s *Store) expire(ctx context.Context, scope ledger.Scope, values []ended, long time.Duration) (turn, error) {
+	return call(ctx, s, scope, func(*stripe) (func() (turn, error), error) {
+		began := time.Now()
 		b := s.db.NewBatch()
+		n := 0
 		var err error
-		for _, note := range notes {
-			expires, _, key, ok := parseExpiryKey(note)
-			err = errors.Join(err, b.Delete(note, nil))
-			if ok && err == nil {
-				err = s.deleteEnding(b, key, expires)
-			}
+		for ; err == nil && n < len(values) && (n == 0 || time.Since(began) < long); n++ {
+			err = s.deleteEnded(b, values[n])
 		}
 		if err == nil {
 			err = s.db.Apply(b, pebble.NoSync)
@@ -142,26 +213,34 @@ func (s *Store) expire(ctx context.Context, scope ledger.Scope, notes [][]byte) 
 		if err := errors.Join(err, b.Close()); err != nil {
 			return nil, err
 		}
-		return func() (struct{}, error) { return struct{}{}, nil }, nil
+		done := turn{values: n, took: time.Since(began)}
+		return func() (turn, error) { return done, nil }, nil
 	})
-	return err
 }
 
-// deleteEnding deletes a value that ends at an instant.
-func (s *Store) deleteEnding(b *pebble.Batch, key []byte, expires int64) error {
-	ends := false
-	_, err := view(s.db, key, func(raw []byte) error {
-		e, err := decodeEnvelope(raw)
-		ends = err == nil && e.expires == expires
-		return err
-	})
-	if errors.Is(err, ledger.ErrCorrupt) {
-		// What it is and when it ends is unknown, so it stays to be looked at.
-		s.log.Error("a value that was to expire is unreadable and stays")
+// deleteEnded deletes a value if it ends when it was to, and its note.
+func (s *Store) deleteEnded(b *pebble.Batch, v ended) error {
+	if v.key != nil {
+		ends := false
+		_, err := view(s.db, v.key, func(raw []byte) error {
+			e, err := decodeEnvelope(raw)
+			ends = err == nil && e.expires == v.expires
+			return err
+		})
+		switch {
+		case errors.Is(err, ledger.ErrCorrupt):
+			// What it is and when it ends is unknown, so it stays to be looked at.
+			s.log.Error("a value that was to expire is unreadable and stays")
+		case err != nil:
+			return err
+		case ends:
+			if err := b.Delete(v.key, nil); err != nil {
+				return err
+			}
+		}
+	}
+	if v.note == nil {
 		return nil
 	}
-	if err != nil || !ends {
-		return err
-	}
-	return b.Delete(key, nil)
+	return b.Delete(v.note, nil)
 }

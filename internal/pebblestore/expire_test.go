@@ -80,6 +80,122 @@ func TestExpirerDeletesWhatIsDue(t *testing.T) {
 	require.True(t, exists)
 }
 
+func TestValuesOfAStepThatEndTogetherShareANote(t *testing.T) {
+	x := newExpiring(t)
+	end := x.Now().Add(time.Minute)
+	step := ledger.Step{Add: []ledger.Add{{Key: key("n"), Delta: 1, Expires: end}}}
+	for _, id := range []string{"", "a", string(make([]byte, 255))} {
+		p := put(id, "data")
+		p.Expires = end
+		step.Put = append(step.Put, p)
+	}
+	later := put("later", "data")
+	later.Expires = end.Add(time.Hour)
+	step.Put = append(step.Put, later)
+	must(t, x.Store, step)
+	x.expect(5, 2)
+	x.clock.Advance(time.Minute)
+	x.look()
+	x.expect(1, 1)
+	x.clock.Advance(time.Hour)
+	x.look()
+	x.expect(0, 0)
+}
+
+func TestTheNoteOfOneStepDoesNotReplaceAnothers(t *testing.T) {
+	x := newExpiring(t)
+	x.put("a", time.Minute)
+	x.put("b", time.Minute)
+	x.expect(2, 2)
+	x.clock.Advance(time.Minute)
+	x.look()
+	x.expect(0, 0)
+}
+
+func TestACounterThatEndsWhenItDidIsNotNotedAgain(t *testing.T) {
+	x := newExpiring(t)
+	end := x.Now().Add(time.Minute)
+	add := func(delta int64, end time.Time) {
+		t.Helper()
+		must(t, x.Store, ledger.Step{Add: []ledger.Add{{Key: key("n"), Delta: delta, Expires: end}}})
+	}
+	for range 3 {
+		add(1, end)
+		x.expect(1, 1)
+	}
+	must(t, x.Store, ledger.Step{Add: []ledger.Add{{Key: key("n"), Delta: 1, Expires: end}, {Key: key("n"), Delta: 1, Expires: end}}})
+	x.expect(1, 1)
+	add(1, end.Add(time.Hour)) // another end
+	x.expect(1, 2)
+	add(1, time.Time{}) // none
+	x.expect(1, 2)
+	add(1, end) // the first again
+	x.expect(1, 2+1)
+	n, _ := get(t, x.Store, "n")
+	require.Equal(t, "8", n)
+
+	x.clock.Advance(time.Minute)
+	x.look()
+	x.expect(0, 1)
+	end = x.Now().Add(time.Minute)
+	add(1, end)
+	must(t, x.Store, ledger.Step{Delete: []ledger.Key{key("n")}, Add: []ledger.Add{{Key: key("n"), Delta: 1, Expires: end}}})
+	x.clock.Advance(time.Hour)
+	x.look()
+	x.expect(0, 0)
+}
+
+// A counter that has ended is another one when it is added to again.
+func TestACounterThatBeginsAnewIsNoted(t *testing.T) {
+	x := newExpiring(t)
+	for range 3 {
+		must(t, x.Store, ledger.Step{Add: []ledger.Add{{Key: key("n"), Delta: 1, Expires: x.Now().Add(time.Second)}}})
+		x.clock.Advance(time.Minute)
+	}
+	x.expect(1, 3)
+	x.look()
+	x.expect(0, 0)
+}
+
+// A note stays until the last value it names is gone, however often the expirer is
+// cut short.
+func TestExpirerTakesTurns(t *testing.T) {
+	x := newExpiring(t)
+	step := ledger.Step{}
+	for i := range 5 {
+		p := put(fmt.Sprint(i), "data")
+		p.Expires = x.Now().Add(time.Minute)
+		step.Put = append(step.Put, p)
+	}
+	must(t, x.Store, step)
+	x.clock.Advance(time.Minute)
+	for left := 4; left >= 0; left-- {
+		n, err := x.ExpireTurns(5 - left)
+		require.NoError(t, err)
+		require.Equal(t, 5-left, n)
+		x.expect(left, min(left, 1))
+		if left > 0 {
+			p := put(fmt.Sprint(4-left), "data")
+			p.Expires = x.Now().Add(-time.Hour) // nothing
+			must(t, x.Store, ledger.Step{Put: []ledger.Put{p}})
+		}
+	}
+}
+
+func TestExpirerReadsNotesOfFormat1(t *testing.T) {
+	x := newExpiring(t)
+	x.put("a", time.Minute)
+	x.put("b", time.Minute)
+	x.RawEachNoteApart(t)
+	x.expect(2, 2)
+	x.put("b", time.Hour)
+	x.clock.Advance(time.Minute)
+	x.look()
+	x.expect(1, 1)
+	_, exists := get(t, x.Store, "b")
+	require.True(t, exists)
+}
+
 func TestExpirerLeavesWhatWasPutAgain(t *testing.T) {
 	x := newExpiring(t)
 	x.put("stays", time.Minute)
@@ -175,9 +291,18 @@ func TestATrimmedIndexLeavesNothing(t *testing.T) {
 	require.NoError(t, x.Trim(t.Context(), scope, ledger.ByLease, now))
 	x.expect(0, 0)
 
+}
+
+func TestAnIndexEntryIsOneKey(t *testing.T) {
+	x := newExpiring(t)
+	e := ledger.Entry{Index: ledger.ByLease, Score: x.Now(), Member: "m"}
 	must(t, x.Store, ledger.Step{Index: []ledger.Entry{e}})
-	e.Score = now // not where it stands
-	must(t, x.Store, ledger.Step{Unindex: []ledger.Entry{e}})
+	x.expect(1, 0)
+	moved := e
+	moved.Score = e.Score.Add(time.Second)
+	must(t, x.Store, ledger.Step{Unindex: []ledger.Entry{e}, Index: []ledger.Entry{moved}})
+	x.expect(1, 0)
+	must(t, x.Store, ledger.Step{Unindex: []ledger.Entry{moved}})
 	x.expect(0, 0)
 }
 

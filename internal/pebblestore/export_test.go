@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/stretchr/testify/require"
 
 	"holdfast.dev/gateway/internal/ledger"
 )
@@ -19,6 +20,26 @@ func OpenTicked(dir string, opts Options, ticks <-chan time.Time) (*Store, error
 // hands all the time, and no expirer.
 func OpenSmall(dir string, opts Options) (*Store, error) {
 	return open(dir, opts, nil, func(o *pebble.Options) { o.MemTableSize = 64 << 10 })
+}
+
+// ExpireTurns lets an expirer take so many turns, of one value each, and returns how
+// many it took.
+func (s *Store) ExpireTurns(most int) (took int, err error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	x := &expirer{
+		store: s, from: []byte{tagExpiry},
+		tempo: func(time.Duration) tempo { return tempo{rest: 1} },
+		rest: func(context.Context, time.Duration) {
+			if took++; took == most {
+				cancel()
+			}
+		},
+	}
+	if _, err = x.look(ctx); took == most && errors.Is(err, ledger.ErrUnavailable) {
+		err = nil
+	}
+	return took, err
 }
 
 // ScrubRound scrubs every part once.
@@ -190,6 +211,7 @@ const (
 
 	TagExpiry = tagExpiry
 	TagScope  = tagScope
+	TagMember = tagMember
 )
 
 // FormatKey and HighWaterKey are the store's own keys.
@@ -198,3 +220,43 @@ func HighWaterKey() []byte { return keyHighWater }
 
 // Note is the note of how far the files reach, as it is made once a second.
 func (s *Store) Note() error { return s.notes.write() }
+
+// RawEachNoteApart replaces each note of expiry by those that a release of format 1
+// would have left.
+func (s *Store) RawEachNoteApart(t require.TestingT) {
+	iter, err := s.db.NewIter(&pebble.IterOptions{LowerBound: []byte{tagExpiry}, UpperBound: []byte{tagExpiry + 1}})
+	require.NoError(t, err)
+	b := s.db.NewBatch()
+	for ok := iter.First(); ok; ok = iter.Next() {
+		n, ok := parseNote(iter.Key(), iter.Value())
+		require.True(t, ok)
+		require.NoError(t, b.Delete(iter.Key(), nil))
+		for _, key := range n.values {
+			require.NoError(t, b.Set(append(appendMillis([]byte{tagExpiry}, n.expires), key...), nil, nil))
+		}
+	}
+	require.NoError(t, iter.Close())
+	require.NoError(t, s.db.Apply(b, pebble.Sync))
+	require.NoError(t, b.Close())
+}
+
+// RawIndexApart adds to each index entry the key that a release of format 1 kept
+// beside it, marks the folder as of that format and returns how many it added.
+func (s *Store) RawIndexApart(t require.TestingT) (n int) {
+	iter, err := s.db.NewIter(&pebble.IterOptions{LowerBound: []byte{tagScope}, UpperBound: []byte{tagScope + 1}})
+	require.NoError(t, err)
+	b := s.db.NewBatch()
+	for ok := iter.First(); ok; ok = iter.Next() {
+		if k := iter.Key(); k[scopeLength-1] == tagIndex {
+			member := append([]byte(nil), k[:scopeLength+1]...)
+			member[scopeLength-1] = tagMember
+			require.NoError(t, b.Set(append(member, k[scopeLength+1+8:]...), k[scopeLength+1:scopeLength+1+8], nil))
+			n++
+		}
+	}
+	require.NoError(t, iter.Close())
+	require.NoError(t, b.Set(keyFormat, []byte{0, 0, 0, 1}, nil))
+	require.NoError(t, s.db.Apply(b, pebble.Sync))
+	require.NoError(t, b.Close())
+	return n
+}

@@ -12,25 +12,24 @@ import (
 // the sign bit flipped, so that bytes sort as numbers do.
 //
 //	00 name                                 the store's own: format, clock mark, clock pace
-//	01 expiry(8) value-key                  empty; what to delete when
+//	01 expiry(8) scope(16) version(8)       what of a step ends then; see note.go
 //	02 scope(16) 'v' kind(1) id             envelope; see envelope.go
 //	02 scope(16) 'i' index(1) score(8) member   empty; an index in its order
-//	02 scope(16) 'm' index(1) member        score(8); where a member stands
 //	02 scope(16) 'r' at(8) seq(8)           an audit row
 //	02 scope(16) 's'                        seq(8) of the newest row trimmed
 //
 // Ids and members come last in their keys, so they need no length and may be any
-// bytes. Everything of a scope is one range.
+// bytes. Everything of a scope is one range. What format 1 had beside this is in
+// upgrade.go.
 const (
 	tagStore  = 0x00
 	tagExpiry = 0x01
 	tagScope  = 0x02
 
-	tagValue  = 'v'
-	tagIndex  = 'i'
-	tagMember = 'm'
-	tagRow    = 'r'
-	tagSeq    = 's'
+	tagValue = 'v'
+	tagIndex = 'i'
+	tagRow   = 'r'
+	tagSeq   = 's'
 )
 
 const (
@@ -64,10 +63,6 @@ func indexKey(scope ledger.Scope, index ledger.Index, score int64, member string
 	return append(appendMillis(indexPrefix(scope, index), score), member...)
 }
 
-func memberKey(scope ledger.Scope, index ledger.Index, member string) []byte {
-	return append(append(scoped(scope, tagMember, 1+len(member)), byte(index)), member...)
-}
-
 func rowPrefix(scope ledger.Scope) []byte { return scoped(scope, tagRow, 16) }
 
 func rowKey(scope ledger.Scope, at int64, seq uint64) []byte {
@@ -88,23 +83,6 @@ func cursorKey(scope ledger.Scope, cursor string) ([]byte, bool) {
 		return nil, false
 	}
 	return append(rowPrefix(scope), tail...), true
-}
-
-// expiryKey orders value keys by the instant of their expiry.
-func expiryKey(expires int64, valueKey []byte) []byte {
-	k := make([]byte, 0, 1+8+len(valueKey))
-	return append(appendMillis(append(k, tagExpiry), expires), valueKey...)
-}
-
-// parseExpiryKey takes an expiry key apart. The scope is the value key's.
-func parseExpiryKey(key []byte) (expires int64, scope ledger.Scope, value []byte, ok bool) {
-	if len(key) < 1+8+scopeLength+1 || key[0] != tagExpiry || key[9] != tagScope {
-		return 0, scope, nil, false
-	}
-	expires, _ = decodeMillis(key[1:9])
-	value = key[9:]
-	copy(scope[:], value[1:])
-	return expires, scope, value, value[scopeLength-1] == tagValue
 }
 
 // after is the first key behind k.

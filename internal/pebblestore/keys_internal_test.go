@@ -51,19 +51,42 @@ func FuzzCursor(f *testing.F) {
 	})
 }
 
-func FuzzExpiryKey(f *testing.F) {
+func FuzzNote(f *testing.F) {
 	scope := ledger.ScopeOf("acme")
-	f.Add(expiryKey(5, valueKey(scope, ledger.Key{Kind: ledger.Answer, ID: "x"})))
-	f.Add(expiryKey(-5, valueKey(ledger.Platform, ledger.Key{Kind: ledger.Meta})))
-	f.Add([]byte{tagExpiry})
-	f.Add(bytes.Repeat([]byte{tagScope}, 40))
-	f.Fuzz(func(t *testing.T, key []byte) {
-		expires, scope, value, ok := parseExpiryKey(key)
+	one := valueKey(scope, ledger.Key{Kind: ledger.Answer, ID: "x"})
+	other := valueKey(scope, ledger.Key{Kind: ledger.Binding, ID: strings.Repeat("y", maxID)})
+	var d draft
+	d.add(one)
+	f.Add(noteKey(5, scope, ledger.Version{1}), d.list)
+	d.add(other)
+	f.Add(noteKey(-5, ledger.Platform, ledger.Version{2}), d.list)
+	f.Add(noteKey(5, scope, ledger.Version{1}), []byte{'a', 2, 1})
+	f.Add(noteKey(5, scope, ledger.Version{1})[:20], d.list)
+	f.Add(append(appendMillis([]byte{tagExpiry}, 5), one...), []byte{})
+	f.Add([]byte{tagExpiry}, []byte{})
+	f.Add(bytes.Repeat([]byte{tagScope}, 40), []byte{})
+	f.Fuzz(func(t *testing.T, key, list []byte) {
+		n, ok := parseNote(key, list)
 		if !ok {
 			return
 		}
-		require.Equal(t, key, expiryKey(expires, value))
-		require.True(t, bytes.HasPrefix(value, scoped(scope, tagValue, 0)), "it names a value of its scope and nothing else")
+		d := draft{expires: n.expires}
+		for _, value := range n.values {
+			require.True(t, bytes.HasPrefix(value, scoped(n.scope, tagValue, 0)), "it names values of its scope and nothing else")
+			require.Greater(t, len(value), scopeLength)
+			if len(list) > 0 {
+				d.add(value)
+			}
+		}
+		require.Equal(t, string(list), string(d.list))
+		if len(list) == 0 {
+			require.Len(t, n.values, 1)
+			require.Equal(t, key, append(appendMillis([]byte{tagExpiry}, n.expires), n.values[0]...))
+			return
+		}
+		var v ledger.Version
+		copy(v[:], key[len(key)-len(v):])
+		require.Equal(t, key, noteKey(n.expires, n.scope, v))
 	})
 }
 

@@ -130,12 +130,12 @@ func TestANewerFormatIsRefused(t *testing.T) {
 	mem := vfs.NewMem()
 	s := open(t, "store", pebblestore.Options{FS: mem})
 	must(t, s, claim(s, "a"))
-	require.NoError(t, s.RawSet(pebblestore.FormatKey(), binary.BigEndian.AppendUint32(nil, 2)))
+	require.NoError(t, s.RawSet(pebblestore.FormatKey(), binary.BigEndian.AppendUint32(nil, 3)))
 	require.NoError(t, s.Close())
 
 	_, err := pebblestore.Open("store", pebblestore.Options{FS: mem})
 	require.ErrorIs(t, err, ledger.ErrFormat)
-	require.ErrorContains(t, err, "written by a newer release (format 2; this one reads up to 1)")
+	require.ErrorContains(t, err, "written by a newer release (format 3; this one reads up to 2)")
 }
 
 func TestAnotherProgramsDataIsRefused(t *testing.T) {

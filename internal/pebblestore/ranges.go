@@ -146,7 +146,7 @@ func (s *Store) Trim(ctx context.Context, scope ledger.Scope, index ledger.Index
 	r := span{lower: prefix, upper: appendMillis(bytes.Clone(prefix), ceilMillis(before)), limit: trimChunk}
 	for {
 		n, err := call(ctx, s, scope, func(st *stripe) (func() (int, error), error) {
-			return s.trim(st, scope, index, r)
+			return s.trim(st, r)
 		})
 		if err != nil {
 			return fmt.Errorf("trim index: %w", err)
@@ -157,7 +157,7 @@ func (s *Store) Trim(ctx context.Context, scope ledger.Scope, index ledger.Index
 	}
 }
 
-func (s *Store) trim(st *stripe, scope ledger.Scope, index ledger.Index, r span) (func() (int, error), error) {
+func (s *Store) trim(st *stripe, r span) (func() (int, error), error) {
 	iter, err := s.db.NewIter(&pebble.IterOptions{LowerBound: r.lower, UpperBound: r.upper})
 	if err != nil {
 		return nil, readError("read range", err)
@@ -168,9 +168,7 @@ func (s *Store) trim(st *stripe, scope ledger.Scope, index ledger.Index, r span)
 	}
 	b := s.db.NewBatch()
 	for _, key := range keys {
-		member := string(key[scopeLength+1+8:])
-		err := errors.Join(b.Delete(key, nil), b.Delete(memberKey(scope, index, member), nil))
-		if err != nil {
+		if err := b.Delete(key, nil); err != nil {
 			return nil, errors.Join(err, b.Close())
 		}
 	}

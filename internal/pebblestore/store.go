@@ -73,6 +73,8 @@ type Options struct {
 	Logger *slog.Logger
 	// FS is the file system; nil: the disk. Only tests set it.
 	FS vfs.FS
+
+	keepFormat bool // of a folder that is only looked at
 }
 
 // ErrInUse means that another process has the folder open.
@@ -110,7 +112,8 @@ type Store struct {
 
 var _ ledger.Store = (*Store)(nil)
 
-// Open opens the store in a folder, making it if it does not exist. The folder
+// Open opens the store in a folder, making it if it does not exist, and brings one
+// of an earlier format to the present one, which an earlier release refuses. The folder
 // is made for the owner alone (mode 0700), and so is every file in it (0600).
 // It fails at once with [ErrInUse] if another process has the folder open, with
 // [ledger.ErrFormat] if a newer release has written to it, and with [ErrDamaged] if what
@@ -161,7 +164,7 @@ func open(dir string, opts Options, ticks <-chan time.Time, tune ...func(*pebble
 		return nil, fmt.Errorf("open store folder %q: %w", dir, err)
 	}
 	var mark int64
-	if err := s.guard(func() (err error) { mark, err = s.prepare(); return err }); err != nil {
+	if err := s.guard(func() (err error) { mark, err = s.prepare(opts.keepFormat); return err }); err != nil {
 		return nil, fmt.Errorf("open store folder %q: %w", dir, errors.Join(err, s.closeEngine()))
 	}
 	var stood time.Time
@@ -177,6 +180,17 @@ func open(dir string, opts Options, ticks <-chan time.Time, tune ...func(*pebble
 	}
 	s.stopExpirer, s.stopScrubber, s.stopNotes = s.startExpirer(ticks), func() {}, func() {}
 	return s, nil
+}
+
+// Check says whether [Open] would take a folder and the store then be ready. It
+// leaves the folder's format as it is.
+func Check(ctx context.Context, dir string, opts Options) error {
+	opts.keepFormat = true
+	s, err := open(dir, opts, nil)
+	if err != nil {
+		return err
+	}
+	return errors.Join(s.Ready(ctx), s.Close())
 }
 
 // Now returns the store's clock, to the millisecond.

@@ -122,7 +122,7 @@ func corruptOne(f *fixture) ledger.Nonce {
 // corruptRefused sends a step with more parts, all of which must come to nothing.
 func corruptRefused(f *fixture, s ledger.Step) {
 	f.Helper()
-	gone, e := key("stays"), ledger.Entry{Index: ledger.ByName, Score: f.now(), Member: "stays"}
+	gone, e := key("stays"), ledger.Entry{Index: ledger.ByName, Score: time.UnixMilli(1), Member: "stays"}
 	f.must(ledger.Step{Put: []ledger.Put{put(gone, "here")}, Index: []ledger.Entry{e}})
 	victim := f.step(ledger.Step{})
 	s.Delete = append(s.Delete, gone)

@@ -10,7 +10,7 @@ import (
 	"holdfast.dev/gateway/internal/ledger"
 )
 
-// indexCases: members stand once, move and leave.
+// indexCases: members stand, move and leave.
 func indexCases() []testCase {
 	lease := ledger.EntryRange{Index: ledger.ByLease}
 	entry := func(at time.Time, member string) ledger.Entry {
@@ -47,20 +47,57 @@ func indexCases() []testCase {
 			})
 			require.Equal(f, []string{"b", "a"}, f.entries(lease))
 		}},
-		{"a member stands once: indexing it again moves it", func(f *fixture) {
+		{"indexing an entry that stands changes nothing", func(f *fixture) {
 			now := f.now()
-			f.must(ledger.Step{Index: []ledger.Entry{entry(now, "a"), entry(now.Add(time.Second), "b")}})
-			f.must(ledger.Step{Index: []ledger.Entry{entry(now.Add(2*time.Second), "a")}})
-			require.Equal(f, []string{"b", "a"}, f.entries(lease))
-			f.must(ledger.Step{Unindex: []ledger.Entry{entry(now.Add(2*time.Second), "a")}})
-			require.Equal(f, []string{"b"}, f.entries(lease))
+			f.must(ledger.Step{Index: []ledger.Entry{entry(now, "a"), entry(now, "a")}})
+			f.must(ledger.Step{Index: []ledger.Entry{entry(now, "a")}})
+			require.Equal(f, []string{"a"}, f.entries(lease))
+			f.must(ledger.Step{Unindex: []ledger.Entry{entry(now, "a")}})
+			require.Empty(f, f.entries(lease))
 		}},
-		{"a member stands once though one step names it twice", func(f *fixture) {
+		{"an entry moves and moves again, and is nowhere else", func(f *fixture) {
 			now := f.now()
-			f.must(ledger.Step{Index: []ledger.Entry{entry(now, "a"), entry(now.Add(time.Second), "a")}})
+			f.must(ledger.Step{Index: []ledger.Entry{entry(now, "a")}})
+			for i := range 5 {
+				at := now.Add(time.Duration(i) * time.Second)
+				f.must(ledger.Step{
+					Unindex: []ledger.Entry{entry(at, "a")},
+					Index:   []ledger.Entry{entry(at.Add(time.Second), "a")},
+				})
+				got := f.entryList(lease)
+				require.Len(f, got, 1)
+				require.True(f, at.Add(time.Second).Equal(got[0].Score))
+			}
+		}},
+		{"scores differ by whole milliseconds", func(f *fixture) {
+			now := f.now()
+			f.must(ledger.Step{Index: []ledger.Entry{entry(now.Add(999*time.Microsecond), "a")}})
+			f.must(ledger.Step{Unindex: []ledger.Entry{entry(now, "a")}})
+			require.Empty(f, f.entries(lease))
+		}},
+		// A driver may take the member from its first score, or leave it there too.
+		{"a member at a second score stands there, and is gone when it is unindexed from both", func(f *fixture) {
+			now := f.now()
+			first, second := entry(now, "a"), entry(now.Add(time.Second), "a")
+			f.must(ledger.Step{Index: []ledger.Entry{first}})
+			f.must(ledger.Step{Index: []ledger.Entry{second}})
+			require.Equal(f, []string{"a"}, f.entries(ledger.EntryRange{Index: ledger.ByLease, From: second.Score}))
+			f.must(ledger.Step{Unindex: []ledger.Entry{first, second}})
+			require.Empty(f, f.entries(lease))
+
+			f.must(ledger.Step{Index: []ledger.Entry{first, second}})
+			require.Equal(f, []string{"a"}, f.entries(ledger.EntryRange{Index: ledger.ByLease, From: second.Score}))
+			require.NoError(f, f.Store.Trim(f.Context(), f.scope, ledger.ByLease, second.Score))
+			require.Equal(f, []string{"a"}, f.entries(lease))
+		}},
+		{"what is unindexed at another score can be indexed in the same step", func(f *fixture) {
+			now := f.now()
+			stands, wrong := entry(now, "a"), entry(now.Add(time.Second), "a")
+			f.must(ledger.Step{Index: []ledger.Entry{stands}})
+			f.must(ledger.Step{Unindex: []ledger.Entry{wrong}, Index: []ledger.Entry{stands}})
 			got := f.entryList(lease)
 			require.Len(f, got, 1)
-			require.True(f, now.Add(time.Second).Equal(got[0].Score))
+			require.True(f, now.Equal(got[0].Score))
 		}},
 		{"indexes do not mix", func(f *fixture) {
 			now := f.now()
