@@ -329,8 +329,18 @@ func (c *Claims) DueChecks(ctx context.Context, scope ledger.Scope, limit int) (
 		return nil, err
 	}
 	due := make([]*Record, 0, len(found))
-	for _, f := range found {
-		if f.Record != nil && f.Record.State == Held && !f.Record.checking(f.Now) {
+	for i, f := range found {
+		switch {
+		case f.Record == nil: // gone, or it cannot be read
+		case !standsAt(f.Record, entries[i]):
+			cur, _, now, err := c.read(ctx, scope, f.Record.ID)
+			if err == nil && !standsAt(cur.Record, entries[i]) {
+				err = c.mend(ctx, scope, entries[i], cur, now)
+			}
+			if err != nil {
+				return nil, err
+			}
+		case !f.Record.checking(f.Now):
 			due = append(due, f.Record)
 		}
 	}

@@ -130,6 +130,9 @@ func (c *Claims) twin(cl *Claim, v view, t stored) decision {
 		ledger.Expect{Key: twinsKey(cl.Fingerprint), Version: v.twins.version}, t.expect())
 	c.endHold(cl, s, v)
 	s.Put = append(s.Put, ledger.Put{Key: bindingKey(cl.Identity), Data: t.ID[:], Expires: twinsEnd(t.Record)})
+	if b := v.bound; b != nil && b.Identity != cl.Identity {
+		s.Unindex = append(s.Unindex, aliasEntry(cl.Identity, b.Record)) // an older one is trimmed
+	}
 	s.Index = append(s.Index, aliasEntry(cl.Identity, t.Record))
 	s.Rows = append(s.Rows, cl.row(EventTwinRefused, v.now, t.Record))
 	return decision{claimed: Claimed{Verdict: Twin, Now: v.now, Record: t.Record}, step: s}

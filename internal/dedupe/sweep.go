@@ -85,6 +85,8 @@ func (c *Claims) sweepOne(ctx context.Context, scope ledger.Scope, e ledger.Entr
 		return 0, err
 	}
 	switch {
+	case !standsAt(cur.Record, e):
+		return 0, c.mend(ctx, scope, e, cur, now)
 	case cur.leaseOver(now):
 		return Held, c.holdNow(ctx, scope, cur, now, scribe)
 	case cur.State == Held && cur.over(now):

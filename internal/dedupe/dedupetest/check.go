@@ -394,6 +394,26 @@ func checkPlanCases() []testCase {
 			f.Advance(timeout + tick)
 			require.Equal(f, 1, f.due())
 		}},
+		{"seen behind entries at which nothing stands", func(f *fixture) {
+			settled := f.heldWrite(derived("settled"), checkedBy(checkAfter))
+			f.settle(settled, dedupe.Succeeded, "x")
+			moved := f.heldWrite(derived("moved"), checkedBy(time.Hour))
+			f.heldWrite(derived("a"), checkedBy(checkAfter))
+			f.Advance(checkAfter + tick)
+			past := f.storeNow().Add(-checkAfter)
+			f.index(entryAt(ledger.ByCheck, past, settled), entryAt(ledger.ByCheck, past.Add(time.Millisecond), moved))
+			for range 2 {
+				due, err := f.claims.DueChecks(f.Context(), f.scope, 1)
+				require.NoError(f, err)
+				require.Empty(f, due)
+			}
+			due, err := f.claims.DueChecks(f.Context(), f.scope, 1)
+			require.NoError(f, err)
+			require.Len(f, due, 1)
+			require.Equal(f, 2, f.entries(ledger.ByCheck))
+			f.Advance(time.Hour)
+			require.Equal(f, 2, f.due())
+		}},
 		{"postponed, without a row", func(f *fixture) {
 			h := f.heldWrite(derived("a"), checkedBy(checkAfter))
 			f.Advance(checkAfter + tick)

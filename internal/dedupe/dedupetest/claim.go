@@ -270,6 +270,15 @@ func twinCases() []testCase {
 			got := f.wants(dedupe.Replayed, derived("a"))
 			require.Equal(f, "done", string(got.Answer), "the twin's outcome, and nothing is sent again")
 		}},
+		{"an identity is bound to one write of another and then to the next, and stands once", func(f *fixture) {
+			for range 3 {
+				h := f.acquire(supplied("k1", "a"))
+				f.Advance(time.Second)
+				f.wants(dedupe.Twin, supplied("k2", "a"))
+				require.Equal(f, 1, f.entries(ledger.ByAlias))
+				f.settle(h, dedupe.NotDone, "")
+			}
+		}},
 		{"a lapse that nobody notices until the hold is over is told once", func(f *fixture) {
 			lost := f.acquire(derived("a"))
 			f.Advance(2 * window)

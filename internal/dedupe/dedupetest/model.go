@@ -27,7 +27,7 @@ func randomLives(f *fixture) {
 		m.f.scope = ledger.ScopeOf(rand.Text())
 		m.Repeat(map[string]func(*rapid.T){
 			"claim": m.claim, "settle": m.settle, "renew": m.renew, "resolve": m.resolve,
-			"wait": m.wait, "sweep": m.sweep,
+			"wait": m.wait, "sweep": m.sweep, "": m.places,
 		})
 	})
 }
@@ -169,6 +169,40 @@ func (m *model) verdict(r request, got dedupe.Claimed, retry, twice, may bool) d
 		return dedupe.WouldAcquire // 7
 	}
 	return dedupe.Acquired // 8
+}
+
+// places: an unsettled action stands in its indexes, at what its record says, and
+// nothing stands anywhere else.
+func (m *model) places(t *rapid.T) {
+	var want, have []string
+	say := func(index ledger.Index, score time.Time, member string) string {
+		return fmt.Sprintf("%c %d %x", index, score.UnixMilli(), member)
+	}
+	for _, l := range m.lives {
+		if l.state != dedupe.InFlight && l.state != dedupe.Held {
+			continue
+		}
+		found, err := m.f.claims.Get(m.f.Context(), m.f.scope, l.id)
+		require.NoError(t, err)
+		switch r := found.Record; r.State {
+		case dedupe.InFlight:
+			want = append(want, say(ledger.ByLease, r.LeaseEnd, string(r.ID[:])))
+		case dedupe.Held:
+			want = append(want, say(ledger.ByHold, r.HoldUntil, string(r.ID[:])))
+			if !r.NextCheck.IsZero() {
+				want = append(want, say(ledger.ByCheck, r.NextCheck, string(r.ID[:])))
+			}
+		default: // settled by what the model has not noticed yet
+		}
+	}
+	for _, index := range []ledger.Index{ledger.ByLease, ledger.ByHold, ledger.ByCheck} {
+		entries, err := m.f.Store.Entries(m.f.Context(), m.f.scope, ledger.EntryRange{Index: index, Limit: 1000})
+		require.NoError(t, err)
+		for _, e := range entries {
+			have = append(have, say(index, e.Score, e.Member))
+		}
+	}
+	require.ElementsMatch(t, want, have)
 }
 
 func (m *model) pick(t *rapid.T) *life {

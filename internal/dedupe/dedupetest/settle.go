@@ -326,6 +326,45 @@ func sweepCases() []testCase {
 			require.Equal(f, 0, f.sweep())
 			require.Equal(f, dedupe.Succeeded, f.get(h).Record.State)
 		}},
+		{"takes away entries at which nothing stands", func(f *fixture) {
+			settled := f.acquire(derived("a"))
+			f.settle(settled, dedupe.Succeeded, "x")
+			f.Advance(time.Minute)
+			past := f.storeNow().Add(-time.Second)
+			f.index(
+				entryAt(ledger.ByLease, past, settled), entryAt(ledger.ByHold, past, settled),
+				ledger.Entry{Index: ledger.ByHold, Score: past, Member: "record is gone!!"},
+			)
+			require.Equal(f, 0, f.sweep())
+			require.Zero(f, f.entries(ledger.ByLease))
+			require.Equal(f, 1, f.entries(ledger.ByHold), "all that is left of a doubt")
+			require.Equal(f, dedupe.Succeeded, f.get(settled).Record.State)
+			require.Len(f, f.rows(), 2, "that is no change of a write")
+		}},
+		{"leaves a write where it is to stand, whatever else is there", func(f *fixture) {
+			for i := range 3 { // of more than there are, too
+				f.acquire(derived(time.Duration(i).String()))
+			}
+			h := f.acquire(derived("a"))
+			past := f.storeNow().Add(-time.Second)
+			f.index(entryAt(ledger.ByLease, past, h), entryAt(ledger.ByHold, past, h))
+			require.Equal(f, 0, f.sweep())
+			require.Equal(f, 4, f.entries(ledger.ByLease))
+			require.Zero(f, f.entries(ledger.ByHold))
+			f.Advance(lease + tick)
+			require.Equal(f, 4, f.sweep())
+			require.Equal(f, dedupe.Held, f.get(h).Record.State)
+
+			past = f.storeNow().Add(-time.Second)
+			f.index(entryAt(ledger.ByLease, past, h), entryAt(ledger.ByHold, past, h))
+			require.Equal(f, 0, f.sweep())
+			require.Zero(f, f.entries(ledger.ByLease))
+			require.Equal(f, 4, f.entries(ledger.ByHold))
+			f.Advance(window + time.Hour)
+			require.Equal(f, 4, f.sweep())
+			require.Equal(f, dedupe.Lapsed, f.get(h).Record.State)
+			require.Zero(f, f.entries(ledger.ByHold))
+		}},
 		{"moves a whole backlog", func(f *fixture) {
 			for i := range 300 {
 				f.acquire(derived(time.Duration(i).String()))

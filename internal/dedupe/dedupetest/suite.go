@@ -274,6 +274,25 @@ func (f *fixture) entries(index ledger.Index) int {
 	return len(es)
 }
 
+// index puts entries that no rule puts there.
+func (f *fixture) index(entries ...ledger.Entry) {
+	f.Helper()
+	res, err := f.Store.Apply(f.Context(), f.scope, ledger.Step{Nonce: ledger.NewNonce(), At: f.storeNow(), Index: entries})
+	require.NoError(f, err)
+	require.True(f, res.Applied)
+}
+
+func entryAt(index ledger.Index, score time.Time, h *dedupe.Handle) ledger.Entry {
+	return ledger.Entry{Index: index, Score: score, Member: string(h.Record.ID[:])}
+}
+
+func (f *fixture) storeNow() time.Time {
+	f.Helper()
+	snap, err := f.Store.Read(f.Context(), f.scope)
+	require.NoError(f, err)
+	return snap.Now
+}
+
 // deaf is a store whose next applied step goes unanswered.
 type deaf struct {
 	ledger.Store
