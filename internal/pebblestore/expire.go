@@ -20,8 +20,12 @@ const (
 	// memory that takes.
 	expireMost = 32768
 
-	// expireLate is how far behind the expirer may be before it hurries.
-	expireLate = time.Minute
+	// expireTurn is about how long a scope's steps wait for the expirer at most.
+	expireTurn = 500 * time.Microsecond
+
+	// expireLate is how long the expirer may have been at work without coming to the
+	// end of it before it takes longer turns.
+	expireLate = 10 * time.Minute
 
 	// expireLag is how far behind the clock the expirer keeps looking. Finding
 	// nothing must not mean stepping over the remains of everything deleted so
@@ -37,15 +41,17 @@ type tempo struct {
 	rest int
 }
 
-// tempoAt is the tempo of an expirer that is so far behind. It is to be felt by nobody:
-// a fifth of one processor, some 20,000 values a second on a slow one, which is what
-// 6,000 writes leave. Where that is not enough, or so many steps wait for their turn
-// that it seldom gets one, it hurries: a backlog never lasts.
+// tempoAt is the tempo of an expirer that has been behind for so long. It is to be
+// felt by nobody: a fifth of one processor, some 20,000 values a second on a slow one
+// with nothing else to do, where 2,700 writes a second leave 8,000. If that is not
+// enough, or so many steps wait for their turn that it seldom gets one, it takes ever
+// longer ones: a backlog does not last.
 func tempoAt(behind time.Duration) tempo {
-	if behind > expireLate {
-		return tempo{turn: 5 * time.Millisecond, rest: 1}
+	late := min(behind/expireLate, 9)
+	if late == 0 {
+		return tempo{turn: expireTurn, rest: 4}
 	}
-	return tempo{turn: 500 * time.Microsecond, rest: 4}
+	return tempo{turn: (1 + late) * expireTurn, rest: 1}
 }
 
 // startExpirer deletes due values at each tick until the function it returns is
@@ -53,24 +59,10 @@ func tempoAt(behind time.Duration) tempo {
 func (s *Store) startExpirer(ticks <-chan time.Time) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
-	x := &expirer{store: s, from: []byte{tagExpiry}, tempo: tempoAt, rest: s.rest}
+	x := s.newExpirer()
 	go func() {
 		defer close(done)
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-s.failure.ch:
-				return
-			case <-ticks:
-			}
-			for more := true; more; {
-				var err error
-				if more, err = x.look(ctx); err != nil && ctx.Err() == nil {
-					s.log.Error("cannot delete expired values", "error", err)
-				}
-			}
-		}
+		x.run(ctx, ticks)
 	}()
 	return func() {
 		cancel()
@@ -81,11 +73,36 @@ func (s *Store) startExpirer(ticks <-chan time.Time) (stop func()) {
 	}
 }
 
+func (s *Store) newExpirer() *expirer {
+	return &expirer{store: s, most: expireMost, from: []byte{tagExpiry}, done: s.uptime(), tempo: tempoAt, rest: s.rest}
+}
+
 type expirer struct {
 	store *Store
-	from  []byte // nothing before this key is due
+	most  int           // values in one look
+	from  []byte        // nothing before this key is due
+	done  time.Duration // the age of the store when nothing was due
 	tempo func(behind time.Duration) tempo
 	rest  func(context.Context, time.Duration)
+}
+
+// run looks at each tick, again and again while there is more.
+func (x *expirer) run(ctx context.Context, ticks <-chan time.Time) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-x.store.failure.ch:
+			return
+		case <-ticks:
+		}
+		for more := true; more; {
+			var err error
+			if more, err = x.look(ctx); err != nil && ctx.Err() == nil {
+				x.store.log.Error("cannot delete expired values", "error", err)
+			}
+		}
+	}
 }
 
 // ended is a value that is due by its note. The last one of a note carries it.
@@ -98,11 +115,12 @@ type ended struct {
 // look deletes what is due, and says whether there was more than it took on.
 func (x *expirer) look(ctx context.Context) (more bool, err error) {
 	now := x.store.clock.now()
+	began := x.store.uptime()
 	d, err := x.due(now)
 	if err != nil {
 		return false, err
 	}
-	t := x.tempo(now.Sub(d.since))
+	t := x.tempo(began - x.done)
 	for scope, values := range d.values {
 		for len(values) > 0 {
 			done, err := x.store.expire(ctx, scope, values, t.turn)
@@ -114,6 +132,9 @@ func (x *expirer) look(ctx context.Context) (more bool, err error) {
 		}
 	}
 	x.goOn(d.more, now.Add(-expireLag).UnixMilli())
+	if d.more == nil {
+		x.done = began
+	}
 	return d.more != nil, nil
 }
 
@@ -143,12 +164,11 @@ func (x *expirer) goOn(more []byte, settled int64) {
 // due is what one look takes on.
 type due struct {
 	values map[ledger.Scope][]ended
-	since  time.Time // when the first of it was due
-	more   []byte    // the first note that was left; nil: none was
+	more   []byte // the first note that was left; nil: none was
 }
 
 func (x *expirer) due(now time.Time) (due, error) {
-	d := due{values: map[ledger.Scope][]ended{}, since: now}
+	d := due{values: map[ledger.Scope][]ended{}}
 	iter, err := x.store.db.NewIter(&pebble.IterOptions{
 		LowerBound: x.from, UpperBound: appendMillis([]byte{tagExpiry}, now.UnixMilli()+1),
 	})
@@ -156,7 +176,7 @@ func (x *expirer) due(now time.Time) (due, error) {
 		return d, readError("read due values", err)
 	}
 	for ok, count := iter.First(), 0; ok; ok = iter.Next() {
-		if count >= expireMost {
+		if count >= x.most {
 			d.more = bytes.Clone(iter.Key())
 			break
 		}
@@ -175,10 +195,7 @@ func (x *expirer) due(now time.Time) (due, error) {
 // add takes on what a note names, and returns how much that is. What is no note goes
 // with the platform's.
 func (d *due) add(key, list []byte) int {
-	n, ok := parseNote(key, list)
-	if ok && len(d.values) == 0 {
-		d.since = fromMillis(n.expires)
-	}
+	n, _ := parseNote(key, list)
 	values := make([]ended, max(1, len(n.values)))
 	for i, k := range n.values {
 		values[i] = ended{expires: n.expires, key: k}

@@ -231,26 +231,6 @@ func TestExpirerFindsLaterValuesWhereItLeftOff(t *testing.T) {
 	}
 }
 
-func TestExpirerWorksThroughMoreThanOneLook(t *testing.T) {
-	x := newExpiring(t)
-	const many = pebblestore.ExpireMost + 500
-	for i := 0; i < many; i += 500 {
-		step := ledger.Step{}
-		for j := range min(500, many-i) {
-			p := put(fmt.Sprint(i+j), "data")
-			p.Expires = x.Now().Add(time.Duration(i+j) * time.Millisecond).Add(time.Second)
-			step.Put = append(step.Put, p)
-		}
-		must(t, x.Store, step)
-	}
-	x.expect(many, many)
-	x.clock.Advance(2 * time.Minute)
-	x.ticks <- time.Time{}
-	x.ticks <- time.Time{}
-	x.ticks <- time.Time{}
-	x.expect(0, 0)
-}
-
 func TestExpirerLeavesAnUnreadableValue(t *testing.T) {
 	x := newExpiring(t)
 	x.put("bad", time.Minute)

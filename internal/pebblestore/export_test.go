@@ -27,14 +27,12 @@ func OpenSmall(dir string, opts Options) (*Store, error) {
 func (s *Store) ExpireTurns(most int) (took int, err error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	x := &expirer{
-		store: s, from: []byte{tagExpiry},
-		tempo: func(time.Duration) tempo { return tempo{rest: 1} },
-		rest: func(context.Context, time.Duration) {
-			if took++; took == most {
-				cancel()
-			}
-		},
+	x := s.newExpirer()
+	x.tempo = func(time.Duration) tempo { return tempo{rest: 1} }
+	x.rest = func(context.Context, time.Duration) {
+		if took++; took == most {
+			cancel()
+		}
 	}
 	if _, err = x.look(ctx); took == most && errors.Is(err, ledger.ErrUnavailable) {
 		err = nil
@@ -203,10 +201,8 @@ func (s *Store) Hold(scope ledger.Scope) (release func()) {
 	return st.unlock
 }
 
-// The tags of the layout, for RawKeys, and how much one look of the expirer takes on.
+// The tags of the layout, for RawKeys.
 const (
-	ExpireMost = expireMost
-
 	IdleWorkers = idleWorkers
 
 	TagExpiry = tagExpiry
