@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/binary"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,8 +19,10 @@ import (
 )
 
 // newerRelease is what is said of a store that a newer release has marked.
-const newerRelease = "written by a newer release (format 2; this one reads up to 1); " +
-	"nothing is claimed: run that release again, or go back to a copy of the store from before it and accept the loss"
+func newerRelease(known int) string {
+	return fmt.Sprintf("written by a newer release (format %d; this one reads up to %d); "+
+		"nothing is claimed: run that release again, or go back to a copy of the store from before it and accept the loss", known+1, known)
+}
 
 // refusedToRun runs the real program and insists that it ends, saying so.
 func refusedToRun(t *testing.T, words string, args ...string) {
@@ -41,14 +44,43 @@ func TestAFolderOfANewerReleaseIsRefused(t *testing.T) {
 	p.kill()
 	db, err := pebble.Open(cfg.folder(), &pebble.Options{})
 	require.NoError(t, err)
-	require.NoError(t, db.Set([]byte("\x00f"), binary.BigEndian.AppendUint32(nil, 2), pebble.Sync))
+	require.NoError(t, db.Set([]byte("\x00f"), binary.BigEndian.AppendUint32(nil, 3), pebble.Sync))
 	require.NoError(t, db.Close())
 
 	listen := []string{"--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0", "--store=" + cfg.Store}
-	refusedToRun(t, newerRelease, append([]string{"serve"}, listen...)...)
-	refusedToRun(t, newerRelease, append([]string{"serve", "--check"}, listen...)...)
-	refusedToRun(t, newerRelease, "store", "accept-loss", "--from=2026-01-01T00:00:00Z", "--store="+cfg.Store)
+	refusedToRun(t, newerRelease(2), append([]string{"serve"}, listen...)...)
+	refusedToRun(t, newerRelease(2), append([]string{"serve", "--check"}, listen...)...)
+	refusedToRun(t, newerRelease(2), "store", "accept-loss", "--from=2026-01-01T00:00:00Z", "--store="+cfg.Store)
 	require.FileExists(t, filepath.Join(cfg.folder(), "LOCK"))
+}
+
+// TestCheckLeavesTheFormatOfAFolder: whoever asks whether a newer release would serve
+// can go on with the earlier one. The gateway that serves brings the folder to its format.
+func TestCheckLeavesTheFormatOfAFolder(t *testing.T) {
+	cfg := embeddedConfig(t)
+	app, _ := boot(t, cfg)
+	require.NoError(t, app.Close())
+	formatOf := func(set uint32) uint32 {
+		db, err := pebble.Open(cfg.folder(), &pebble.Options{})
+		require.NoError(t, err)
+		defer func() { require.NoError(t, db.Close()) }()
+		if set != 0 {
+			require.NoError(t, db.Set([]byte("\x00f"), binary.BigEndian.AppendUint32(nil, set), pebble.Sync))
+		}
+		raw, closer, err := db.Get([]byte("\x00f"))
+		require.NoError(t, err)
+		defer func() { require.NoError(t, closer.Close()) }()
+		return binary.BigEndian.Uint32(raw)
+	}
+	require.Equal(t, uint32(1), formatOf(1))
+	t.Setenv("GATEWAY_SECRET_KEY", testSecretKey)
+	out, err := checked(t, "--store="+cfg.Store)
+	require.NoError(t, err, out)
+	require.Equal(t, uint32(1), formatOf(0))
+
+	app, _ = boot(t, cfg)
+	require.NoError(t, app.Close())
+	require.Equal(t, uint32(2), formatOf(0))
 }
 
 // TestAGatewayGivesWayToANewerRelease: when a newer release has marked the Redis
@@ -91,8 +123,8 @@ func TestAGatewayGivesWayToANewerRelease(t *testing.T) {
 	require.Equal(t, 1, vendor.Arrivals())
 
 	listen := []string{"--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0", "--store=" + cfg.Store}
-	refusedToRun(t, newerRelease, append([]string{"serve"}, listen...)...)
-	refusedToRun(t, newerRelease, append([]string{"serve", "--check"}, listen...)...)
+	refusedToRun(t, newerRelease(1), append([]string{"serve"}, listen...)...)
+	refusedToRun(t, newerRelease(1), append([]string{"serve", "--check"}, listen...)...)
 }
 
 // markNewer does to a Redis what the first gateway of a later format does.

@@ -78,8 +78,8 @@ func expireAtOnce(ctx context.Context, b *Bench, count int) (sample Sample, err 
 	return Sample{"before": before.p99.Seconds() * 1000, "during": during.p99.Seconds() * 1000}, nil
 }
 
-// expiring is how long the expirer has work with so many records of three values:
-// it takes on 32,768 of them a second.
+// expiring is a time in which the expirer certainly has work with so many records of
+// three values: it deletes fewer than 32,768 of them a second.
 func expiring(count int) time.Duration {
 	return max(time.Second, time.Duration(float64(count)*3/32768*float64(time.Second)))
 }
