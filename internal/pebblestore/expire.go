@@ -47,11 +47,11 @@ type tempo struct {
 // enough, or so many steps wait for their turn that it seldom gets one, it takes ever
 // longer ones: a backlog does not last.
 func tempoAt(behind time.Duration) tempo {
-	late := min(behind/expireLate, 9)
+	late := min(int(behind/expireLate), 9)
 	if late == 0 {
 		return tempo{turn: expireTurn, rest: 4}
 	}
-	return tempo{turn: (1 + late) * expireTurn, rest: 1}
+	return tempo{turn: time.Duration(1+late) * expireTurn, rest: 1}
 }
 
 // startExpirer deletes due values at each tick until the function it returns is
