@@ -58,13 +58,18 @@ func CompileSchema(raw []byte) (*Schema, error) {
 	return &Schema{raw: bytes.Clone(raw), compiled: compiled, shape: sh}, nil
 }
 
-// dynamic says whether a part of a schema means something else by the way that led
-// to it, so that it cannot be taken for itself.
+// dynamic says whether a part of a schema may mean something else by the way that led
+// to it, so that it cannot be taken for itself. An anchor is enough: the library's own
+// schemas, which any may refer to, look for one.
 func dynamic(doc any) bool {
 	switch doc := doc.(type) {
 	case map[string]any:
 		for name, value := range doc {
-			if name == "$dynamicRef" || name == "$recursiveRef" || dynamic(value) {
+			switch name {
+			case "$dynamicRef", "$recursiveRef", "$dynamicAnchor", "$recursiveAnchor":
+				return true
+			}
+			if dynamic(value) {
 				return true
 			}
 		}

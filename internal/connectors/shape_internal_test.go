@@ -1,6 +1,7 @@
 package connectors
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -84,5 +85,19 @@ func TestDynamicSchemasAreTheLibrarys(t *testing.T) {
 		s, err := CompileSchema([]byte(schema))
 		require.NoError(t, err)
 		require.NotNil(t, s.shape.library, schema)
+	}
+}
+
+// The library's own schemas have such references, too: what their anchors are called
+// in a schema means something to a part of it that refers to one of those.
+func TestAnchorsOfTheLibrarysOwnSchemas(t *testing.T) {
+	for schema, own := range map[string]string{
+		`{"properties":{"a":{"$id":"sub","$ref":"%s"}},"$defs":{"m":{"$dynamicAnchor":"meta","type":["object","boolean"],"maxProperties":1}}}`: "https://json-schema.org/draft/2020-12/schema",
+		`{"$schema":"%[1]s","properties":{"a":{"$id":"sub","$ref":"%[1]s"}},"$recursiveAnchor":true,"maxProperties":1}`:                      "https://json-schema.org/draft/2019-09/schema",
+	} {
+		s, err := CompileSchema(fmt.Appendf(nil, schema, own))
+		require.NoError(t, err)
+		require.NoError(t, s.Validate([]byte(`{"a":{"properties":{"x":{"minLength":1}}}}`)))
+		require.Error(t, s.Validate([]byte(`{"a":{"properties":{"x":{"minLength":1,"maxLength":2}}}}`)), schema)
 	}
 }
