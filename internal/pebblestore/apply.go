@@ -64,7 +64,7 @@ func (s *Store) make(st *stripe, c *change, step ledger.Step, now time.Time) (fu
 	if len(step.Rows) > 0 {
 		st.remember(c.scope, tail)
 	}
-	st.nonces.apply(nonceKey{c.scope, step.Nonce}, now, counters, s.uptime())
+	st.nonces.apply(nonceKey{c.scope, step.Nonce}, c.now, counters, s.uptime())
 	for _, v := range step.Void {
 		st.nonces.void(nonceKey{c.scope, v}, s.uptime())
 	}
@@ -171,5 +171,5 @@ func (m memo) result(now time.Time) ledger.Result {
 	if m.voided {
 		return ledger.Result{Snapshot: ledger.Snapshot{Now: now}, Voided: true}
 	}
-	return ledger.Result{Snapshot: ledger.Snapshot{Now: m.now}, Applied: true, Counters: slices.Clone(m.counters)}
+	return ledger.Result{Snapshot: ledger.Snapshot{Now: fromMillis(m.now)}, Applied: true, Counters: slices.Clone(m.counters)}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -19,9 +20,10 @@ type change struct {
 	scope  ledger.Scope
 	now    int64
 	batch  *pebble.Batch
-	// values is what the step has found and left under value keys so far. It goes
-	// into the memory when the batch is in the log, or there is none.
-	values map[string]standing
+	// values is what the step has found and left under value keys so far, the later
+	// behind the earlier. It goes into the memory when the batch is in the log, or
+	// there is none.
+	values []found
 	notes  []draft // of the values that end
 }
 
@@ -159,8 +161,10 @@ func (c *change) append(rows [][]byte, seq uint64) (uint64, error) {
 
 // stands is what stands under a value key as this step would leave it so far.
 func (c *change) stands(key []byte) (standing, error) {
-	if at, ok := c.values[string(key)]; ok {
-		return at, nil
+	for _, f := range slices.Backward(c.values) {
+		if f.key == string(key) {
+			return f.standing, nil
+		}
 	}
 	if at, ok := c.memory.get(key); ok {
 		return at, nil
@@ -180,9 +184,9 @@ func (c *change) stands(key []byte) (standing, error) {
 
 func (c *change) note(key []byte, at standing) {
 	if c.values == nil {
-		c.values = map[string]standing{}
+		c.values = make([]found, 0, 8) // as many as a claim has
 	}
-	c.values[string(key)] = at
+	c.values = append(c.values, found{string(key), at})
 }
 
 // expiry is a time as envelopes hold it; the zero time is never. The epoch's own

@@ -72,15 +72,21 @@ func (m *memory) get(key []byte) (standing, bool) {
 	return x, ok
 }
 
-// put remembers what a step has learned and done.
-func (m *memory) put(all map[string]standing) {
+// found is what stands under one key.
+type found struct {
+	key string
+	standing
+}
+
+// put remembers what a step has learned and done, in the order in which it did.
+func (m *memory) put(all []found) {
 	if len(all) == 0 {
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for key, x := range all {
-		m.set(key, x)
+	for _, f := range all {
+		m.set(f.key, f.standing)
 	}
 }
 

@@ -31,7 +31,7 @@ type nonceKey struct {
 // memo is what became of a step.
 type memo struct {
 	voided   bool
-	now      time.Time
+	now      int64 // the store's time at which it was applied
 	counters []int64
 	until    time.Duration // the store's uptime at the end of the nonce's life
 }
@@ -50,7 +50,7 @@ func (n *nonces) find(k nonceKey, uptime time.Duration) (memo, bool) {
 	return m, ok
 }
 
-func (n *nonces) apply(k nonceKey, now time.Time, counters []int64, uptime time.Duration) {
+func (n *nonces) apply(k nonceKey, now int64, counters []int64, uptime time.Duration) {
 	until := uptime + ledger.NonceLife
 	n.known[k] = memo{now: now, counters: counters, until: until}
 	n.applied = append(n.applied, ending{k, until})
