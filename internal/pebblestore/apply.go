@@ -120,7 +120,7 @@ func (c *change) holds(step ledger.Step, now time.Time) (bool, error) {
 		return false, nil
 	}
 	for _, x := range step.Expect {
-		at, err := c.stands(valueKey(c.scope, x.Key))
+		at, err := c.stands(c.key(x.Key))
 		if err != nil {
 			return false, fmt.Errorf("check condition: %w", err)
 		}

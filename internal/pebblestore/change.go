@@ -25,13 +25,14 @@ type change struct {
 	// there is none.
 	values []found
 	notes  []draft // of the values that end
+	buf    []byte  // of the last value key
 }
 
 // apply adds every part of the step but its rows and voids, in the order of the
 // contract, and returns the counters.
 func (c *change) apply(step ledger.Step) ([]int64, error) {
 	for _, k := range step.Delete {
-		key := valueKey(c.scope, k)
+		key := c.key(k)
 		if err := c.batch.Delete(key, nil); err != nil {
 			return nil, err
 		}
@@ -60,7 +61,7 @@ func (c *change) apply(step ledger.Step) ([]int64, error) {
 }
 
 func (c *change) put(p ledger.Put, v ledger.Version) error {
-	key, expires := valueKey(c.scope, p.Key), expiry(p.Expires)
+	key, expires := c.key(p.Key), expiry(p.Expires)
 	c.note(key, standing{form: formValue, expires: expires, version: v})
 	return c.store(key, expires, encodeValue(v, expires, p.Data), false)
 }
@@ -81,7 +82,7 @@ func (c *change) addAll(adds []ledger.Add) ([]int64, error) {
 }
 
 func (c *change) add(a ledger.Add) (int64, error) {
-	key := valueKey(c.scope, a.Key)
+	key := c.key(a.Key)
 	at, err := c.stands(key)
 	if err != nil {
 		return 0, fmt.Errorf("read counter: %w", err)
@@ -157,6 +158,12 @@ func (c *change) append(rows [][]byte, seq uint64) (uint64, error) {
 		}
 	}
 	return seq, nil
+}
+
+// key is the key of a value, until the next is asked for.
+func (c *change) key(k ledger.Key) []byte {
+	c.buf = appendValueKey(c.buf[:0], c.scope, k)
+	return c.buf
 }
 
 // stands is what stands under a value key as this step would leave it so far.

@@ -51,8 +51,12 @@ func scoped(scope ledger.Scope, tag byte, extra int) []byte {
 }
 
 func valueKey(scope ledger.Scope, k ledger.Key) []byte {
-	key := append(scoped(scope, tagValue, 1+len(k.ID)), byte(k.Kind))
-	return append(key, k.ID...)
+	return appendValueKey(make([]byte, 0, scopeLength+1+len(k.ID)), scope, k)
+}
+
+func appendValueKey(b []byte, scope ledger.Scope, k ledger.Key) []byte {
+	b = append(append(b, tagScope), scope[:]...)
+	return append(append(b, tagValue, byte(k.Kind)), k.ID...)
 }
 
 func indexPrefix(scope ledger.Scope, index ledger.Index) []byte {
