@@ -63,7 +63,11 @@ func (c *change) apply(step ledger.Step) ([]int64, error) {
 func (c *change) put(p ledger.Put, v ledger.Version) error {
 	key, expires := c.key(p.Key), expiry(p.Expires)
 	c.note(key, standing{form: formValue, expires: expires, version: v})
-	return c.store(key, expires, encodeValue(v, expires, p.Data), false)
+	value, err := c.room(key, expires, valueHeader+len(p.Data), false)
+	if value != nil {
+		appendValue(value[:0], v, expires, p.Data)
+	}
+	return err
 }
 
 func (c *change) addAll(adds []ledger.Add) ([]int64, error) {
@@ -101,23 +105,27 @@ func (c *change) add(a ledger.Add) (int64, error) {
 	expires := expiry(a.Expires)
 	noted := at.lives(c.now) && at.expires == expires
 	c.note(key, standing{form: formCounter, expires: expires, sum: sum})
-	return sum, c.store(key, expires, encodeCounter(expires, sum), noted)
+	value, err := c.room(key, expires, counterLength, noted)
+	if value != nil {
+		appendCounter(value[:0], expires, sum)
+	}
+	return sum, err
 }
 
-// store writes an envelope and notes when it ends, unless that is noted: what lives
-// and ends at that instant is. One that has ended already exists for nobody, so it
-// is not written.
-func (c *change) store(key []byte, expires int64, envelope []byte, noted bool) error {
-	if expires == 0 {
-		return c.batch.Set(key, envelope, nil)
+// room puts a key into the batch, with as much room for its envelope as is asked
+// for, and notes when it ends, unless that is noted: what lives and ends at that
+// instant is. There is none for one that has ended already: it exists for nobody, so
+// it is not written.
+func (c *change) room(key []byte, expires int64, size int, noted bool) ([]byte, error) {
+	if expires != 0 && expires <= c.now {
+		return nil, c.batch.Delete(key, nil)
 	}
-	if expires <= c.now {
-		return c.batch.Delete(key, nil)
-	}
-	if !noted {
+	if expires != 0 && !noted {
 		c.endsAt(expires).add(key)
 	}
-	return c.batch.Set(key, envelope, nil)
+	op := c.batch.SetDeferred(len(key), size)
+	copy(op.Key, key)
+	return op.Value, op.Finish()
 }
 
 // endsAt is where the step's values of one end are gathered. A step has few ends.

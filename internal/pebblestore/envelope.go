@@ -31,21 +31,19 @@ type envelope struct {
 	sum     int64  // of a counter
 }
 
-func encodeValue(v ledger.Version, expires int64, data []byte) []byte {
-	b := make([]byte, 0, valueHeader+len(data))
+func appendValue(b []byte, v ledger.Version, expires int64, data []byte) []byte {
 	b = append(append(b, formValue), v[:]...)
 	b = binary.BigEndian.AppendUint64(b, uint64(expires))
 	return append(b, data...)
 }
 
-func encodeCounter(expires, sum int64) []byte {
-	b := make([]byte, 0, counterLength)
+func appendCounter(b []byte, expires, sum int64) []byte {
 	b = binary.BigEndian.AppendUint64(append(b, formCounter), uint64(expires))
 	return binary.BigEndian.AppendUint64(b, uint64(sum))
 }
 
-// decodeEnvelope returns [ledger.ErrCorrupt] for anything the two encoders do
-// not make.
+// decodeEnvelope returns [ledger.ErrCorrupt] for anything that appendValue and
+// appendCounter do not make.
 func decodeEnvelope(b []byte) (envelope, error) {
 	switch {
 	case len(b) >= valueHeader && b[0] == formValue:

@@ -16,10 +16,10 @@ import (
 
 func FuzzEnvelope(f *testing.F) {
 	f.Add([]byte{})
-	f.Add(encodeValue(ledger.Version{1}, 0, nil))
-	f.Add(encodeValue(ledger.Version{1, 2, 3}, 1<<40, []byte("data")))
-	f.Add(encodeCounter(1<<40, -5))
-	f.Add(encodeCounter(0, 0)[:16])
+	f.Add(appendValue(nil, ledger.Version{1}, 0, nil))
+	f.Add(appendValue(nil, ledger.Version{1, 2, 3}, 1<<40, []byte("data")))
+	f.Add(appendCounter(nil, 1<<40, -5))
+	f.Add(appendCounter(nil, 0, 0)[:16])
 	f.Add([]byte{3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		e, err := decodeEnvelope(raw)
@@ -27,9 +27,9 @@ func FuzzEnvelope(f *testing.F) {
 			require.ErrorIs(t, err, ledger.ErrCorrupt)
 			return
 		}
-		again := encodeValue(e.version, e.expires, e.data)
+		again := appendValue(nil, e.version, e.expires, e.data)
 		if e.counter {
-			again = encodeCounter(e.expires, e.sum)
+			again = appendCounter(nil, e.expires, e.sum)
 		}
 		require.Equal(t, raw, again, "what is read is what an encoder writes")
 	})
