@@ -69,14 +69,15 @@ func (r *comparison) holds(monotonic, wall time.Duration) bool {
 
 // ask compares the clocks. The boot clock was read between two readings of the
 // monotonic one, which bounds the difference; within the bounds, the one that was
-// shown by stays, so that nothing that is shown goes back.
+// shown by stays, so that nothing that is shown goes back. The wall clock counts as
+// it stood before that: a sleep since then, also one in the midst of this, shows.
 func (c *Clock) ask() time.Duration {
 	c.asking.Lock()
 	defer c.asking.Unlock()
-	before, _ := c.local()
+	before, wall := c.local()
 	boot := c.system()
-	after, wall := c.local()
-	now := &comparison{at: after, wall: wall - after, ahead: boot - after}
+	after, _ := c.local()
+	now := &comparison{at: after, wall: wall - before, ahead: boot - after}
 	if last := c.last.Load(); last != nil && now.ahead <= last.ahead && last.ahead <= boot-before {
 		now.ahead = last.ahead
 	}

@@ -12,7 +12,9 @@ import (
 type machine struct {
 	boot, monotonic, wall time.Duration
 	asked                 int
-	reading               time.Duration // how long each reading takes
+	reading               time.Duration  // how long each reading takes
+	readings              int            // of any clock
+	after                 map[int]func() // what happens right after a reading
 }
 
 func newMachine() *machine {
@@ -31,11 +33,21 @@ func (m *machine) clock() *Clock {
 	return newClock(func() time.Duration {
 		m.asked++
 		m.run(m.reading)
+		defer m.read()
 		return m.boot
 	}, func() (monotonic, wall time.Duration) {
 		m.run(m.reading)
+		defer m.read()
 		return m.monotonic, m.wall
 	})
+}
+
+// read does what is to happen right after this reading.
+func (m *machine) read() {
+	m.readings++
+	if next := m.after[m.readings]; next != nil {
+		next()
+	}
 }
 
 func TestTheSystemIsAskedSeldom(t *testing.T) {
@@ -55,6 +67,19 @@ func TestASleepShowsAtOnce(t *testing.T) {
 		c.Now()
 		m.sleep(slept)
 		require.Equal(t, m.boot, c.Now(), "%s", slept)
+	}
+}
+
+// Whenever the machine sleeps, the next to ask for the time is told of it.
+func TestASleepWhileTheClocksAreComparedShowsAtOnce(t *testing.T) {
+	for reading := 1; reading <= 4; reading++ {
+		m := newMachine()
+		m.after = map[int]func(){reading: func() { m.sleep(time.Hour) }}
+		c := m.clock()
+		c.Now()
+		require.GreaterOrEqual(t, m.readings, reading)
+		require.Equal(t, m.boot, c.Now(), "after reading %d", reading)
+		require.Equal(t, m.boot, c.Now())
 	}
 }
 
