@@ -236,7 +236,7 @@ func (o *owner) finish(ctx context.Context, f finding, rec *dedupe.Record, err e
 	}
 	out := outcome{Record: rec, Answer: f.settlement.Answer, Release: f.release}
 	if rec.State == dedupe.Held {
-		// Whoever waits for this may have gone, and its line in the log says so only.
+		// Whoever waited may have been told before, and its line in the log says that only.
 		o.s.log.WarnContext(ctx, "write held", "action_id", o.w.id.String(), "phase", rec.Outcome.Phase, "reason", rec.Outcome.Reason, "vendor_status", rec.Outcome.VendorStatus)
 		out.Check = o.howToCheck(ctx, rec)
 	}

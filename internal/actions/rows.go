@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"strconv"
+	"time"
 
 	"go.opentelemetry.io/otel/trace"
 
@@ -74,6 +75,9 @@ func rowOf(row audit.Row, t dedupe.Transition) []byte {
 
 // logDo writes the one line of a `do`: ids, verdict, outcome and times, never a
 // body, key or credential.
+//
+// It makes the record itself: a [slog.Logger] looks for where in the code it is
+// called, which no handler here shows.
 func (s *Service) logDo(ctx context.Context, req Request, r Reply, e *Error, c course) {
 	level, outcome := slog.LevelInfo, "succeeded"
 	rec := r.Record
@@ -113,5 +117,9 @@ func (s *Service) logDo(ctx context.Context, req Request, r Reply, e *Error, c c
 			attrs = append(attrs, slog.Duration("vendor", rec.Attempts[n-1].Duration))
 		}
 	}
-	s.log.LogAttrs(ctx, level, "do", attrs...)
+	if s.log.Enabled(ctx, level) {
+		line := slog.NewRecord(time.Now(), level, "do", 0)
+		line.AddAttrs(attrs...)
+		_ = s.log.Handler().Handle(ctx, line) // as a Logger does
+	}
 }

@@ -89,18 +89,23 @@ func (f *front) guarded(next echo.HandlerFunc, c *call) (err error) {
 }
 
 // finish counts the request and logs it: ids, status and time, never a body, a
-// key or a path as it was sent.
+// key or a path as it was sent. It makes the record itself: a [slog.Logger] looks
+// for where in the code it is called, which no handler here shows.
 func (f *front) finish(c *call) {
 	route, status, took := c.echo.Path(), c.echo.Response().Status, f.now().Sub(c.start)
-	f.metrics.request(f.known(c.r.Method, route), route, status, took)
-	attrs := []slog.Attr{
+	method := f.known(c.r.Method, route)
+	f.metrics.request(method, route, status, took)
+	if !f.log.Enabled(c.ctx(), f.level) {
+		return
+	}
+	attrs := append(make([]slog.Attr, 0, 11), // as many as there can be
 		slog.String("request_id", c.id),
-		slog.String("method", f.known(c.r.Method, route)),
+		slog.String("method", method),
 		slog.String("route", route),
 		slog.Int("status", status),
 		slog.Duration("took", took),
 		slog.String("remote", c.echo.RealIP()),
-	}
+	)
 	for _, a := range []struct{ name, value string }{
 		{"code", string(c.code)}, {"tenant", c.who.Tenant}, {"key_id", c.who.KeyID}, {"action_id", c.action},
 	} {
@@ -112,7 +117,9 @@ func (f *front) finish(c *call) {
 		// Which one: an old key may go once nobody uses it.
 		attrs = append(attrs, slog.Int("admin_key", c.who.AdminKey))
 	}
-	f.log.LogAttrs(c.ctx(), f.level, "request", attrs...)
+	line := slog.NewRecord(time.Now(), f.level, "request", 0)
+	line.AddAttrs(attrs...)
+	_ = f.log.Handler().Handle(c.ctx(), line) // as a Logger does
 }
 
 // answerError is echo's HTTPErrorHandler and the only place that answers with a
