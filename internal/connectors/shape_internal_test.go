@@ -78,9 +78,9 @@ func TestShapes(t *testing.T) {
 // A part of a schema that means something else by the way to it is not taken alone.
 func TestDynamicSchemasAreTheLibrarys(t *testing.T) {
 	for _, schema := range []string{
-		`{"properties":{"a":{"$dynamicRef":"#n"}},"$dynamicAnchor":"n"}`,
+		`{"properties":{"a":{"$dynamicRef":"#/$defs/x"}},"$defs":{"x":{}}}`,
 		`{"$schema":"https://json-schema.org/draft/2019-09/schema","properties":{"a":{"$recursiveRef":"#"}}}`,
-		`{"allOf":[{"properties":{"a":{"\u0024dynamicRef":"#n"}}}],"$dynamicAnchor":"n"}`,
+		`{"properties":{"a":{"items":[{"\u0024dynamicRef":"#/$defs/x"}]}},"$defs":{"x":{}},"$schema":"https://json-schema.org/draft/2019-09/schema"}`,
 	} {
 		s, err := CompileSchema([]byte(schema))
 		require.NoError(t, err)

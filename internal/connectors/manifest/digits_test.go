@@ -130,3 +130,23 @@ func TestOptionalValuesAreLeftOut(t *testing.T) {
 	require.ErrorAs(t, err, &bad)
 	require.Equal(t, "/b/c", bad.Problems[0].Pointer)
 }
+
+// Of a name that a vendor says twice the last counts, of few members as of many,
+// and each counts once.
+func TestMembersSaidTwice(t *testing.T) {
+	c := mustCompile(t, vary(t, "result: {id: {$: body.id}}", `result: {id: {$: body.id}, n: {$: "size(body)"}, same: {$: "body == {'id': 3} || size(body) > 16"}, first: {$: "body.map(k, k)[0]"}, next: {$opt: "body.?m0"}}`))
+	for _, more := range []int{0, 14, 15, 16, 30} {
+		body := `{"id":1`
+		for i := range more {
+			body += fmt.Sprintf(`,"m%d":%d`, i, i)
+		}
+		body += `,"id":2,"\u0069d":3}`
+		v, err := c.Judge(t.Context(), makeOp(`{"id":"x"}`), connectors.Answer{Status: 201, Whole: true, Body: []byte(body)})
+		require.NoError(t, err)
+		next := ""
+		if more > 0 {
+			next = `,"next":0`
+		}
+		require.Equal(t, fmt.Sprintf(`{"id":3,"n":%d,"same":%t,"first":"id"%s}`, 1+more, more == 0 || more > 15, next), string(v.Result), body)
+	}
+}
