@@ -93,7 +93,7 @@ func TestDynamicSchemasAreTheLibrarys(t *testing.T) {
 func TestAnchorsOfTheLibrarysOwnSchemas(t *testing.T) {
 	for schema, own := range map[string]string{
 		`{"properties":{"a":{"$id":"sub","$ref":"%s"}},"$defs":{"m":{"$dynamicAnchor":"meta","type":["object","boolean"],"maxProperties":1}}}`: "https://json-schema.org/draft/2020-12/schema",
-		`{"$schema":"%[1]s","properties":{"a":{"$id":"sub","$ref":"%[1]s"}},"$recursiveAnchor":true,"maxProperties":1}`:                      "https://json-schema.org/draft/2019-09/schema",
+		`{"$schema":"%[1]s","properties":{"a":{"$id":"sub","$ref":"%[1]s"}},"$recursiveAnchor":true,"maxProperties":1}`:                        "https://json-schema.org/draft/2019-09/schema",
 	} {
 		s, err := CompileSchema(fmt.Appendf(nil, schema, own))
 		require.NoError(t, err)

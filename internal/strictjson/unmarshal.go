@@ -231,7 +231,8 @@ var layouts sync.Map // reflect.Type to *layout
 
 func layoutOf(t reflect.Type) *layout {
 	if known, ok := layouts.Load(t); ok {
-		return known.(*layout) //nolint:forcetypeassert // nothing else is put there
+		l, _ := known.(*layout) // nothing else is put there
+		return l
 	}
 	l := newLayout(t)
 	layouts.Store(t, l)
