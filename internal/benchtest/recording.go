@@ -161,7 +161,7 @@ type hole struct {
 type pairing map[string][]byte
 
 // newTemplate finds everything of a pairing in a command, and each time in it
-// that is about now.
+// that is about now, in digits or in eight bytes.
 func newTemplate(command []byte, about time.Time, own pairing) template {
 	t := template{command: command}
 	for what, value := range own {
@@ -183,17 +183,28 @@ func newTemplate(command []byte, about time.Time, own pairing) template {
 			t.holes = append(t.holes, hole{i + 1, "now", 13})
 		}
 	}
+	for i := 0; i+8 <= len(command); i++ {
+		ms := int64(binary.BigEndian.Uint64(command[i:]))
+		if about.Sub(time.UnixMilli(ms)).Abs() < time.Minute {
+			t.holes = append(t.holes, hole{i, "instant", 8})
+		}
+	}
 	return t
 }
 
 // fill writes the command for another pairing.
 func (t template) fill(out []byte, own pairing) []byte {
 	out = append(out[:0], t.command...)
-	now := strconv.AppendInt(make([]byte, 0, 13), time.Now().UnixMilli(), 10)
+	ms := time.Now().UnixMilli()
+	now := strconv.AppendInt(make([]byte, 0, 13), ms, 10)
+	instant := binary.BigEndian.AppendUint64(make([]byte, 0, 8), uint64(ms))
 	for _, h := range t.holes {
-		value := now
-		if h.what != "now" {
-			value = own[h.what]
+		value := own[h.what]
+		switch h.what {
+		case "now":
+			value = now
+		case "instant":
+			value = instant
 		}
 		copy(out[h.at:h.at+h.size], value)
 	}
@@ -217,23 +228,24 @@ func (p pairing) renew() {
 // command can be too old when its turn comes. The store sends it again, too.
 var errLate = errors.New("run recorded script: not applied")
 
-// answered reads the reply of a script: an array that begins with a mark.
+// answered reads the reply of a script: a string that begins with a mark, or a list
+// if the step was not applied.
 func answered(in *bufio.Reader) error {
-	mark, err := skipReply(in)
+	reply, err := skipReply(in)
 	switch {
 	case err != nil:
 		return fmt.Errorf("run recorded script: %w", err)
-	case mark == "N":
+	case reply == "":
 		return errLate
-	case mark != "A":
-		return fmt.Errorf("run recorded script: it said %q", mark)
+	case reply[0] != 'A':
+		return fmt.Errorf("run recorded script: it said %q", reply)
 	default:
 		return nil
 	}
 }
 
-// skipReply reads one reply of the protocol and returns the first string in it.
-func skipReply(in *bufio.Reader) (first string, err error) {
+// skipReply reads one reply of the protocol and returns it if it is a string.
+func skipReply(in *bufio.Reader) (string, error) {
 	line, err := in.ReadString('\n')
 	if err != nil {
 		return "", err
@@ -252,15 +264,11 @@ func skipReply(in *bufio.Reader) (first string, err error) {
 		_, err = io.ReadFull(in, word)
 		return string(word[:max(size, 0)]), err
 	case '*':
-		for i := range size {
-			word, err := skipReply(in)
-			if err != nil {
+		for range size {
+			if _, err := skipReply(in); err != nil {
 				return "", err
-			}
-			if i == 0 {
-				first = word
 			}
 		}
 	}
-	return first, nil
+	return "", nil
 }

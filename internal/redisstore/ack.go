@@ -114,7 +114,7 @@ func (a *acknowledger) round(batch []*unacked) bool {
 // ask sends one script for each scope, since scopes may differ in their slot,
 // and behind them WAIT, all in one write to one connection.
 func (a *acknowledger) ask(
-	ctx context.Context, batch []*unacked, form func(script, []string, []any) []any,
+	ctx context.Context, batch []*unacked, form func(script, call) []any,
 ) (questions, *redis.Cmd) {
 	asked := questions{}
 	need := 0
@@ -132,7 +132,7 @@ func (a *acknowledger) ask(
 	}
 	pipe := a.client.Pipeline()
 	for _, q := range asked {
-		q.reply = pipe.Do(ctx, form(a.script, q.keys, []any{markLife.Milliseconds()})...)
+		q.reply = pipe.Do(ctx, form(a.script, newCall(q.keys, markLife.Milliseconds()))...)
 	}
 	// Half the time, so that an answer of "too few" arrives while it is waited for.
 	waited := pipe.Do(ctx, "wait", need, (a.timeout / 2).Milliseconds())

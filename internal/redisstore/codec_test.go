@@ -1,7 +1,7 @@
 package redisstore
 
 import (
-	"fmt"
+	"encoding/binary"
 	"math"
 	"strings"
 	"testing"
@@ -42,6 +42,13 @@ func TestFrees(t *testing.T) {
 		require.Equal(t, c.want, frees(c.step), c.name)
 	}
 }
+
+// head is what stands in front of a value's data.
+func head(v ledger.Version, expires time.Time) []byte {
+	return binary.BigEndian.AppendUint64(v[:], uint64(millis(expires)))
+}
+
+func encodeCounter(n int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)) }
 
 func TestRowIDs(t *testing.T) {
 	ids := []rowID{{}, {0, 1}, {1, 0}, {1, 9}, {1, 10}, {9, 0}, {10, 0}, {1_760_000_000_000, 3}, {math.MaxInt64, math.MaxUint64}}
@@ -123,7 +130,7 @@ func TestDecodeValue(t *testing.T) {
 func TestOnlyAFreshAnswerTeachesTheClock(t *testing.T) {
 	now := string(encodeCounter(5))
 	for mark, want := range map[string]bool{"A": true, "R": false, "V": true} {
-		res, fresh, err := decodeResult(keysOf(ledger.Platform), []any{mark, now})
+		res, fresh, err := decodeResult(keysOf(ledger.Platform), mark+now)
 		require.NoError(t, err)
 		require.Equal(t, want, fresh, mark)
 		require.Equal(t, mark != "V", res.Applied)
@@ -138,12 +145,54 @@ func TestEncodedStepKeepsItsBytes(t *testing.T) {
 		Nonce: ledger.Nonce{1}, Rows: [][]byte{row}, Put: []ledger.Put{{Data: data}},
 		Expect: []ledger.Expect{{Version: ledger.Version{2}}},
 	}
-	call := encodeStep(keysOf(ledger.Platform), step, 0)
-	text := fmt.Sprint(call)
+	c := encodeStep(keysOf(ledger.Platform), step, 0)
+	before := wordsOf(c)
 	copy(row, "XXX")
 	copy(data, "XXXX")
 	step.Expect[0].Version[0] = 3
-	require.Equal(t, text, fmt.Sprint(call))
+	require.Equal(t, before, wordsOf(c))
+	require.Contains(t, before, "row")
+}
+
+// wordsOf is what a call says behind what all calls say.
+func wordsOf(c call) (words []string) {
+	for _, w := range c.words[lead:] {
+		words = append(words, *w.(*string))
+	}
+	return words
+}
+
+// A call that was sent by the sum of its script is sent by its text with the same
+// words, and the first is left as it was: it may still lie in a queue.
+func TestByTextLeavesTheCallBySumAlone(t *testing.T) {
+	sc := newScript("#!lua", "return 1")
+	c := encodeStep(keysOf(ledger.Platform), ledger.Step{Nonce: ledger.Nonce{1}}, 0)
+	bySum := sc.bySum(c)
+	byText := sc.byText(c)
+	require.Equal(t, []any{"evalsha", sc.sum, c.keys}, bySum[:lead])
+	require.Equal(t, []any{"eval", sc.text, c.keys}, byText[:lead])
+	require.Equal(t, bySum[lead:], byText[lead:])
+}
+
+// A step that fetches just what it has conditions on names these keys once; any
+// other names all that it fetches.
+func TestFetchesNamedOnce(t *testing.T) {
+	a, b := ledger.Key{Kind: ledger.Action, ID: "a"}, ledger.Key{Kind: ledger.Action, ID: "b"}
+	for _, c := range []struct {
+		expect []ledger.Expect
+		fetch  []ledger.Fetch
+		keys   int
+	}{
+		{nil, nil, 0},
+		{[]ledger.Expect{{Key: a}}, nil, 1},
+		{nil, []ledger.Fetch{{Key: a}}, 1},
+		{[]ledger.Expect{{Key: a}, {Key: b}}, []ledger.Fetch{{Key: a}, {Key: b, Follow: []ledger.Kind{ledger.Answer}}}, 2},
+		{[]ledger.Expect{{Key: a}, {Key: b}}, []ledger.Fetch{{Key: b}, {Key: a}}, 4},
+		{[]ledger.Expect{{Key: a}, {Key: b}}, []ledger.Fetch{{Key: a}}, 3},
+	} {
+		got := encodeStep(keysOf(ledger.Platform), ledger.Step{Nonce: ledger.Nonce{1}, Expect: c.expect, Fetch: c.fetch}, 0)
+		require.Equal(t, 2+c.keys, got.keys)
+	}
 }
 
 func TestErrorCodes(t *testing.T) {
@@ -183,7 +232,7 @@ func FuzzDecodeValue(f *testing.F) {
 
 // FuzzReplies feeds the decoders lists of every shape two levels deep.
 func FuzzReplies(f *testing.F) {
-	f.Add("A", "01234567", "k", "v", uint8(0))
+	f.Add("A01234567", "01234567", "k", "v", uint8(0))
 	f.Add("N", "01234567", "hf:{AAAAAAAAAAAAAAAAAAAAAA}:ea", "0123456789abcdef", uint8(7))
 	f.Fuzz(func(t *testing.T, a, b, c, d string, shape uint8) {
 		var inner any = []any{c, d}

@@ -24,6 +24,7 @@ func TestWrongTypesAreCorrupt(t *testing.T) {
 		scope := ledger.ScopeOf(rand.Text())
 		raw(t, "LPUSH", valueKey(scope, key("a")), "torn")
 		untouched(t, scope, ledger.Step{Expect: []ledger.Expect{{Key: key("a")}}})
+		untouched(t, scope, ledger.Step{Expect: []ledger.Expect{{Key: key("a"), Version: ledger.Version{1}}}})
 		untouched(t, scope, ledger.Step{Add: []ledger.Add{{Key: key("a"), Delta: 1}}})
 		_, err := s.Read(t.Context(), scope, ledger.Fetch{Key: key("a")})
 		require.ErrorIs(t, err, ledger.ErrCorrupt)

@@ -44,7 +44,7 @@ func unavailable(err error) error {
 		// Says which address refused, nothing of what was sent.
 		return fmt.Errorf("%w: %w", ledger.ErrUnavailable, network)
 	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted),
-		errors.Is(err, redis.ErrAutoPipelineQueueFull):
+		errors.Is(err, errQueueFull):
 		return fmt.Errorf("%w: too many calls are waiting for redis", ledger.ErrUnavailable)
 	default:
 		return fmt.Errorf("%w: the connection failed", ledger.ErrUnavailable)

@@ -22,28 +22,37 @@ var (
 // for an index.
 type keyspace struct{ tag string }
 
+// What follows the tag; the kind and the id of a value, the letter of an index and
+// the bytes of a nonce come behind it.
+const (
+	valueMark = ":"
+	indexMark = "#z"
+	nonceMark = "#n"
+	rowsMark  = "#rows"
+	ackMark   = "#ack"
+)
+
 func keysOf(scope ledger.Scope) keyspace {
-	return keyspace{"hf:{" + base64.RawURLEncoding.EncodeToString(scope[:]) + "}"}
+	tag := append(make([]byte, 0, 27), "hf:{"...)
+	tag = base64.RawURLEncoding.AppendEncode(tag, scope[:])
+	return keyspace{string(append(tag, '}'))}
 }
 
-func (s keyspace) values() string { return s.tag + ":" }
+func (s keyspace) index(i ledger.Index) string { return s.tag + indexMark + letter(byte(i)) }
 
-func (s keyspace) value(k ledger.Key) string {
-	return s.tag + ":" + string([]byte{byte(k.Kind)}) + k.ID
-}
-
-func (s keyspace) index(i ledger.Index) string { return s.tag + "#z" + string([]byte{byte(i)}) }
-
-func (s keyspace) rows() string { return s.tag + "#rows" }
+func (s keyspace) rows() string { return s.tag + rowsMark }
 
 // mark is what a round of acknowledgement writes.
-func (s keyspace) mark() string { return s.tag + "#ack" }
+func (s keyspace) mark() string { return s.tag + ackMark }
 
-func (s keyspace) nonce(n ledger.Nonce) string { return s.tag + "#n" + string(n[:]) }
+func (s keyspace) nonce(n ledger.Nonce) string { return s.tag + nonceMark + string(n[:]) }
 
-// parse is the reverse of value.
+// letter is a string of one byte.
+func letter(b byte) string { return string([]byte{b}) }
+
+// parse says which value's a key is.
 func (s keyspace) parse(key string) (ledger.Key, bool) {
-	head := len(s.tag) + 1
+	head := len(s.tag) + len(valueMark)
 	if len(key) <= head {
 		return ledger.Key{}, false
 	}

@@ -23,6 +23,9 @@ const defaultTimeout = 2 * time.Second
 // library probes for it once a second, so together they stay under 2 s.
 const maxDial = 500 * time.Millisecond
 
+// asides are connections for what does not take a lane, such as looks at the server.
+const asides = 4
+
 // Options say which Redis to use and how.
 type Options struct {
 	// URL is redis:// or, with TLS, rediss://[user:password@]host[:port][/db],
@@ -104,8 +107,14 @@ func (o Options) target() (*redis.UniversalOptions, error) {
 // common holds what does not depend on the URL.
 func (o Options) common() *redis.UniversalOptions {
 	timeout := o.timeout()
+	size := 0 // the library's default
+	if o.Pipeline {
+		size = lanes + asides
+	}
 	return &redis.UniversalOptions{
-		Protocol:              2, // no push messages to take apart
+		PoolSize:              size,
+		PipelinePoolSize:      -1, // one pool for all
+		Protocol:              2,  // no push messages to take apart
 		MaxRetries:            -1,
 		ContextTimeoutEnabled: true,
 		ReadTimeout:           timeout,

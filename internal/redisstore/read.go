@@ -25,12 +25,8 @@ func (s *Store) read(ctx context.Context, scope ledger.Scope, fetch []ledger.Fet
 		return ledger.Snapshot{}, err
 	}
 	ks := keysOf(scope)
-	c := &scriptCall{}
-	c.key(ks.rows())
-	c.arg(s.shift().Milliseconds(), ks.values())
-	c.fetches(ks, fetch)
 	started := s.clock.boot()
-	reply, err := s.run(ctx, s.scripts.read, c.keys, c.args)
+	reply, err := s.run(ctx, s.scripts.read, encodeRead(ks, fetch, s.shift()))
 	if err != nil {
 		return ledger.Snapshot{}, err
 	}
@@ -59,7 +55,7 @@ func (s *Store) entries(ctx context.Context, scope ledger.Scope, r ledger.EntryR
 	if r.After != nil {
 		args = append(args, r.After.Score.UnixMilli(), r.After.Member)
 	}
-	reply, err := s.run(ctx, s.scripts.entries, []string{keysOf(scope).index(r.Index)}, args)
+	reply, err := s.run(ctx, s.scripts.entries, newCall([]string{keysOf(scope).index(r.Index)}, args...))
 	if err != nil {
 		return nil, err
 	}

@@ -109,7 +109,7 @@ func (s *Store) checkServer(ctx context.Context, node *redis.Client) error {
 
 // checkRights asks what this user may not do, before a step finds out half way.
 func (s *Store) checkRights(ctx context.Context) error {
-	reply, err := s.run(ctx, s.scripts.rights, []string{keysOf(ledger.Platform).rows()}, []any{flag(s.ack.waits())})
+	reply, err := s.run(ctx, s.scripts.rights, newCall([]string{keysOf(ledger.Platform).rows()}, flag(s.ack.waits())))
 	if err != nil {
 		return err
 	}

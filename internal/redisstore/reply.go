@@ -9,27 +9,24 @@ import (
 // decodeResult reads the reply of scripts/apply.lua. Fresh says that its time
 // is that of this very run, not of an earlier one.
 func decodeResult(ks keyspace, reply any) (res ledger.Result, fresh bool, err error) {
-	parts, ok := reply.([]any)
-	if !ok || len(parts) < 2 {
+	text, ok := reply.(string)
+	if !ok {
+		res.Snapshot, err = decodeSnapshot(ks, reply)
+		return res, err == nil, err
+	}
+	if len(text) < 9 {
 		return res, false, malformed()
 	}
-	mark, _ := parts[0].(string)
-	body, ok := parts[1].(string)
-	if !ok || len(body) < 8 {
-		return res, false, malformed()
-	}
-	res.Now = decodeTime(body[:8])
+	mark := text[0]
+	res.Now = decodeTime(text[1:9])
 	switch {
-	case (mark == "A" || mark == "R") && len(parts) == 2:
+	case mark == 'A' || mark == 'R':
 		res.Applied = true
-		res.Counters, err = decodeCounters(body[8:])
-		return res, mark == "A", err
-	case mark == "V" && len(parts) == 2:
+		res.Counters, err = decodeCounters(text[9:])
+		return res, mark == 'A', err
+	case mark == 'V' && len(text) == 9:
 		res.Voided = true
 		return res, true, nil
-	case mark == "N" && len(parts) == 3:
-		res.Values, err = decodeValues(ks, parts[2])
-		return res, true, err
 	default:
 		return res, false, malformed()
 	}

@@ -32,7 +32,7 @@ func (s *Store) rows(ctx context.Context, scope ledger.Scope, r ledger.RowRange)
 	if r.Newest {
 		name, from, to = "xrevrange", last, first
 	}
-	reply, err := s.run(ctx, s.scripts.rows, []string{keysOf(scope).rows()}, []any{name, from, to, r.Limit})
+	reply, err := s.run(ctx, s.scripts.rows, newCall([]string{keysOf(scope).rows()}, name, from, to, r.Limit))
 	if err != nil {
 		return nil, err
 	}

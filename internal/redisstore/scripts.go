@@ -4,6 +4,10 @@ import (
 	"crypto/sha1" // the name Redis gives a script is its SHA-1
 	_ "embed"
 	"encoding/hex"
+	"fmt"
+	"slices"
+
+	"holdfast.dev/gateway/internal/ledger"
 )
 
 //go:embed scripts/lib.lua
@@ -44,9 +48,11 @@ type scripts struct {
 }
 
 func newScripts() scripts {
+	constants := fmt.Sprintf("local DRIFT, NONCELIFE, VOIDLIFE = %d, '%d', '%d'\n", ledger.Drift.Milliseconds(),
+		(ledger.NonceLife + nonceMargin).Milliseconds(), (ledger.VoidLife + nonceMargin).Milliseconds())
 	return scripts{
-		apply:   newScript("#!lua", applyText),
-		settle:  newScript("#!lua flags=allow-oom", applyText),
+		apply:   newScript("#!lua", constants+applyText),
+		settle:  newScript("#!lua flags=allow-oom", constants+applyText),
 		read:    newScript("#!lua flags=allow-oom", readText),
 		entries: newScript("#!lua flags=allow-oom", entriesText),
 		rows:    newScript("#!lua flags=allow-oom", rowsText),
@@ -55,7 +61,7 @@ func newScripts() scripts {
 	}
 }
 
-type script struct{ text, sum string }
+type script struct{ text, sum any } // strings, in the box that a command wants
 
 func newScript(shebang, text string) script {
 	whole := shebang + "\n" + libText + text
@@ -63,15 +69,15 @@ func newScript(shebang, text string) script {
 	return script{text: whole, sum: hex.EncodeToString(sum[:])}
 }
 
-func (s script) bySum(keys []string, args []any) []any { return call("evalsha", s.sum, keys, args) }
+// bySum makes a call a command, and takes it over.
+func (s script) bySum(c call) []any {
+	c.words[0], c.words[1], c.words[2] = "evalsha", s.sum, c.keys
+	return c.words
+}
 
-func (s script) byText(keys []string, args []any) []any { return call("eval", s.text, keys, args) }
-
-func call(name, script string, keys []string, args []any) []any {
-	out := make([]any, 0, 3+len(keys)+len(args))
-	out = append(out, name, script, len(keys))
-	for _, k := range keys {
-		out = append(out, k)
-	}
-	return append(out, args...)
+// byText makes a command of a call that was one by its sum.
+func (s script) byText(c call) []any {
+	words := slices.Clone(c.words)
+	words[0], words[1], words[2] = "eval", s.text, c.keys
+	return words
 }

@@ -2,7 +2,8 @@ package redisstore
 
 import (
 	"context"
-	"fmt"
+	"errors"
+	"sync"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -11,53 +12,31 @@ import (
 // itself after it may have reached a server. Steps are repeatable by their
 // nonce, so a second run would do no harm; but a re-send takes time that the
 // caller has not got, and the caller repeats with a decision.
-type once struct{ *redis.Cmd }
+type once struct {
+	*redis.Cmd
+	key string // its first one, by which a Cluster knows whom to send it to
+}
 
 // NoRetry is asked by the library before a re-send.
 func (once) NoRetry() bool { return true }
 
-func newOnce(ctx context.Context, args []any) once { return once{redis.NewCmd(ctx, args...)} }
+func newOnce(ctx context.Context, key string, args []any) once {
+	return once{redis.NewCmd(ctx, args...), key}
+}
 
 // sender carries a command to the server and brings its reply. A reply of nil
 // is returned as the error redis.Nil.
 type sender interface {
 	send(ctx context.Context, cmd once) (any, error)
-	close() error
+	close()
 }
 
-func newSender(client redis.UniversalClient, pipeline bool) (sender, error) {
-	if !pipeline {
-		return pooled{client}, nil
+func newSender(client redis.UniversalClient, pipeline bool) sender {
+	if pipeline {
+		return &pipelined{pooled: pooled{client}, byMaster: map[string]*road{}}
 	}
-	// The deferred face: its futures can be waited for with the caller's own
-	// context, which the blocking face ignores.
-	ap, err := client.AsyncAutoPipelineWithOptions(&redis.AutoPipelineOptions{
-		MaxQueuedCommands: maxQueued,
-		// No caller has two commands under way that depend on each other.
-		Unordered:            true,
-		MaxConcurrentBatches: batches,
-		MaxBatchSize:         batchSize,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("set up pipelining: %w", err)
-	}
-	return pipelined{ap}, nil
+	return pooled{client}
 }
-
-// maxQueued bounds the memory of a gateway whose server has stalled. It is far
-// above what 2 s of a working server leave in the queue.
-const maxQueued = 16384
-
-// One batch at a time would have the server wait while a batch is encoded, and
-// the client while it runs. With several, each on a connection of its own, both
-// work all the time, and none waits for a long batch to end; small ones leave
-// room for others when few callers are there. A batch grows beyond its size when
-// all others are under way. Measured with 16 to 256 callers, on one machine,
-// 16 batches of 8 made 2.5 to 3 times as many steps as one batch of 200.
-const (
-	batches   = 16
-	batchSize = 8
-)
 
 // pooled gives each command a connection for the time of its round trip.
 type pooled struct{ client redis.UniversalClient }
@@ -68,19 +47,141 @@ func (p pooled) send(ctx context.Context, cmd once) (any, error) {
 	return cmd.Result()
 }
 
-func (pooled) close() error { return nil }
+func (pooled) close() {}
 
-// pipelined lets commands of many callers share a connection and a round trip.
-// A caller that stops waiting leaves its command behind: it may still be sent,
-// which is what an error of Apply says anyhow.
-type pipelined struct{ ap *redis.AutoPipeliner }
+// Lanes are the round trips to one master that may be under way at a time, each on
+// a connection of its own. With several, the client encodes some while the server
+// runs others, and none waits for a long batch to end. Of a batch too long for a
+// lane the rest goes with the next.
+const (
+	lanes     = 16
+	batchSize = 8
+)
 
-func (p pipelined) send(ctx context.Context, cmd once) (any, error) {
-	future := p.ap.Submit(ctx, cmd)
-	if err := future.WaitContext(ctx); err != nil {
-		return nil, err
-	}
-	return cmd.Result()
+// maxQueued bounds the memory of a gateway whose server has stalled. It is far
+// above what 2 s of a working server leave in the queue.
+const maxQueued = 16384
+
+var errQueueFull = errors.New("too many calls wait for redis")
+
+// pipelined lets commands of many callers share a round trip, where they would have
+// to wait for one otherwise. While a lane is free, a caller sends its own command as
+// if there was nobody else, without handing it to anybody. When all are taken,
+// commands gather, and whoever is done with a lane leaves it to the next batch.
+//
+// No two commands under way depend on each other, since every caller waits for its
+// reply. A caller that stops waiting leaves its command behind: it may still be
+// sent, which is what an error of Apply says anyhow.
+type pipelined struct {
+	pooled
+
+	mu       sync.Mutex
+	byMaster map[string]*road // by the address the client knows it under
+	batches  sync.WaitGroup
 }
 
-func (p pipelined) close() error { return p.ap.Close() }
+// road is the way to one master: one that has stalled holds up no other's commands.
+type road struct {
+	mu      sync.Mutex
+	taken   int // lanes
+	waiting []*queued
+}
+
+// queued is a command that waits for a lane.
+type queued struct {
+	ctx  context.Context
+	cmd  once
+	done chan struct{} // closed when the command has its reply or error
+}
+
+func (p *pipelined) send(ctx context.Context, cmd once) (any, error) {
+	r := p.road(ctx, cmd.key)
+	q, err := r.enter(ctx, cmd)
+	if err != nil {
+		return nil, err
+	}
+	if q == nil {
+		reply, err := p.pooled.send(ctx, cmd)
+		if next := r.leave(); len(next) > 0 {
+			p.batches.Go(func() { p.run(r, next) })
+		}
+		return reply, err
+	}
+	select {
+	case <-q.done:
+		return cmd.Result()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// road is the one that leads to the master of a key, as far as the client knows:
+// if it errs, the library finds the way, and some other's lane is taken for it.
+func (p *pipelined) road(ctx context.Context, key string) *road {
+	name := ""
+	if c, ok := p.client.(*redis.ClusterClient); ok {
+		if node, err := c.MasterForKey(ctx, key); err == nil {
+			name = node.Options().Addr
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	r := p.byMaster[name]
+	if r == nil {
+		r = &road{}
+		p.byMaster[name] = r
+	}
+	return r
+}
+
+// enter takes a lane for a command and returns nil, or puts it in the queue.
+func (r *road) enter(ctx context.Context, cmd once) (*queued, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.taken < lanes:
+		r.taken++
+		return nil, nil
+	case len(r.waiting) >= maxQueued:
+		return nil, errQueueFull
+	default:
+		q := &queued{ctx: ctx, cmd: cmd, done: make(chan struct{})}
+		r.waiting = append(r.waiting, q)
+		return q, nil
+	}
+}
+
+// leave returns the commands that the caller's lane goes to. If nobody waits there
+// are none, and the lane is free.
+func (r *road) leave() []*queued {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := min(batchSize, len(r.waiting))
+	if n == 0 {
+		r.taken--
+		r.waiting = nil
+		return nil
+	}
+	next := r.waiting[:n:n]
+	r.waiting = r.waiting[n:]
+	return next
+}
+
+// run sends batches over one lane for as long as commands wait.
+func (p *pipelined) run(r *road, batch []*queued) {
+	for ; len(batch) > 0; batch = r.leave() {
+		pipe := p.client.Pipeline()
+		for _, q := range batch {
+			if q.ctx.Err() == nil { // else nobody waits for it any more
+				_ = pipe.Process(q.ctx, q.cmd)
+			}
+		}
+		_, _ = pipe.Exec(context.Background()) // each command has an error of its own
+		for _, q := range batch {
+			close(q.done)
+		}
+	}
+}
+
+// close waits for commands whose callers have gone. Others there are none of.
+func (p *pipelined) close() { p.batches.Wait() }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"holdfast.dev/gateway/internal/ledger"
@@ -56,9 +57,9 @@ func (s *Store) execute(ctx context.Context, ks keyspace, step ledger.Step) (_ l
 	if frees(step) {
 		sc = s.scripts.settle
 	}
-	call := encodeStep(ks, step, s.shift())
+	c := encodeStep(ks, step, s.shift())
 	started := s.clock.boot()
-	reply, err := s.runIn(ctx, sc, call.keys, call.args)
+	reply, err := s.runIn(ctx, sc, c)
 	if err != nil {
 		return ledger.Result{}, false, err
 	}
@@ -81,12 +82,14 @@ func (s *Store) execute(ctx context.Context, ks keyspace, step ledger.Step) (_ l
 // first: that is what keeps the room for the others. What ends an action puts
 // its binding too, to give it an end, and does not look at it.
 func frees(step ledger.Step) bool {
-	begins := map[ledger.Key]bool{}
-	for _, e := range step.Expect {
-		begins[e.Key] = e.Version == ledger.Version{} || e.Key.Kind == ledger.Binding
-	}
 	for _, p := range step.Put {
-		if begins[p.Key] {
+		begins := false
+		for _, e := range step.Expect {
+			if e.Key == p.Key {
+				begins = e.Version == ledger.Version{} || e.Key.Kind == ledger.Binding
+			}
+		}
+		if begins {
 			return false
 		}
 	}
@@ -97,140 +100,55 @@ func checkStep(step ledger.Step) error {
 	if step.Nonce == (ledger.Nonce{}) || step.Nonce.Version() == (ledger.Version{}) {
 		return errors.New("a step needs a nonce")
 	}
-	ids := make([]string, 0, 16)
-	for _, e := range step.Expect {
-		ids = append(ids, e.Key.ID)
-	}
-	for _, k := range step.Delete {
-		ids = append(ids, k.ID)
-	}
-	puts := map[ledger.Key]bool{}
-	for _, p := range step.Put {
-		ids = append(ids, p.Key.ID)
-		puts[p.Key] = true
-	}
 	for _, a := range step.Add {
-		ids = append(ids, a.Key.ID)
-		if puts[a.Key] {
-			return errors.New("a step puts a value and adds to it")
+		for _, p := range step.Put {
+			if a.Key == p.Key {
+				return errors.New("a step puts a value and adds to it")
+			}
 		}
-	}
-	for _, e := range step.Unindex {
-		ids = append(ids, e.Member)
-	}
-	for _, e := range step.Index {
-		ids = append(ids, e.Member)
 	}
 	for _, n := range step.Void {
 		if n == step.Nonce {
 			return errors.New("a step voids itself")
 		}
 	}
-	return errors.Join(checkIDs(ids), checkFetch(step.Fetch))
+	if longest(step) > maxID {
+		return errLongID
+	}
+	return checkFetch(step.Fetch)
+}
+
+// longest is the length of the longest id or member that a step writes or looks at.
+func longest(step ledger.Step) (n int) {
+	for _, e := range step.Expect {
+		n = max(n, len(e.Key.ID))
+	}
+	for _, k := range step.Delete {
+		n = max(n, len(k.ID))
+	}
+	for _, p := range step.Put {
+		n = max(n, len(p.Key.ID))
+	}
+	for _, a := range step.Add {
+		n = max(n, len(a.Key.ID))
+	}
+	for _, e := range step.Unindex {
+		n = max(n, len(e.Member))
+	}
+	for _, e := range step.Index {
+		n = max(n, len(e.Member))
+	}
+	return n
 }
 
 func checkFetch(fetch []ledger.Fetch) error {
-	ids := make([]string, len(fetch))
-	for i, f := range fetch {
-		ids[i] = f.Key.ID
-	}
-	return checkIDs(ids)
-}
-
-func checkIDs(ids []string) error {
-	for _, id := range ids {
-		if len(id) > maxID {
+	for _, f := range fetch {
+		if len(f.Key.ID) > maxID {
 			return errLongID
+		}
+		if len(f.Follow) > math.MaxUint8 {
+			return errors.New("a fetch is followed into more kinds than there are")
 		}
 	}
 	return nil
-}
-
-// scriptCall gathers the keys and arguments of a script in the order in which
-// it reads them. Bytes are copied: a pipelined command may be sent after the
-// caller has gone.
-type scriptCall struct {
-	keys []string
-	args []any
-}
-
-func (c *scriptCall) key(k string) { c.keys = append(c.keys, k) }
-
-func (c *scriptCall) arg(a ...any) { c.args = append(c.args, a...) }
-
-// encodeStep is the other half of scripts/apply.lua.
-func encodeStep(ks keyspace, step ledger.Step, shift time.Duration) scriptCall {
-	c := &scriptCall{}
-	c.key(ks.rows())
-	c.key(ks.nonce(step.Nonce))
-	c.arg(shift.Milliseconds(), ks.values(), step.At.UnixMilli(), before(step.Before), ledger.Drift.Milliseconds(),
-		(ledger.NonceLife + nonceMargin).Milliseconds(), (ledger.VoidLife + nonceMargin).Milliseconds())
-	c.arg(len(step.Expect))
-	for _, e := range step.Expect {
-		c.key(ks.value(e.Key))
-		c.arg(string(e.Version[:]))
-	}
-	c.values(ks, step)
-	c.lists(ks, step)
-	c.fetches(ks, step.Fetch)
-	return *c
-}
-
-// before is the bound as the script compares it: a clock of whole milliseconds
-// has reached an instant between two of them at the later one.
-func before(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
-	}
-	return ceilMillis(t)
-}
-
-func (c *scriptCall) values(ks keyspace, step ledger.Step) {
-	c.arg(len(step.Delete))
-	for _, k := range step.Delete {
-		c.key(ks.value(k))
-	}
-	c.arg(len(step.Put))
-	for _, p := range step.Put {
-		c.key(ks.value(p.Key))
-		c.arg(append(head(step.Nonce.Version(), p.Expires), p.Data...), millis(p.Expires))
-	}
-	c.arg(len(step.Add))
-	for _, a := range step.Add {
-		c.key(ks.value(a.Key))
-		c.arg(head(ledger.Version{}, a.Expires), encodeCounter(a.Delta), millis(a.Expires))
-	}
-}
-
-func (c *scriptCall) lists(ks keyspace, step ledger.Step) {
-	c.arg(len(step.Unindex))
-	for _, e := range step.Unindex {
-		c.key(ks.index(e.Index))
-		c.arg(e.Member)
-	}
-	c.arg(len(step.Index))
-	for _, e := range step.Index {
-		c.key(ks.index(e.Index))
-		c.arg(e.Score.UnixMilli(), e.Member)
-	}
-	c.arg(len(step.Rows))
-	for _, row := range step.Rows {
-		c.arg(string(row))
-	}
-	c.arg(len(step.Void))
-	for _, n := range step.Void {
-		c.key(ks.nonce(n))
-	}
-}
-
-func (c *scriptCall) fetches(ks keyspace, fetch []ledger.Fetch) {
-	c.arg(len(fetch))
-	for _, f := range fetch {
-		c.key(ks.value(f.Key))
-		follow := make([]byte, len(f.Follow))
-		for i, k := range f.Follow {
-			follow[i] = byte(k)
-		}
-		c.arg(follow)
-	}
 }

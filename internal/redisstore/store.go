@@ -88,10 +88,7 @@ func open(ctx context.Context, opts Options, known uint32) (*Store, error) {
 	}
 	s.beats = newBeats()
 	s.acks = newAcks(ack, s.scripts.ack, s.timeout)
-	if s.send, err = newSender(s.client, opts.Pipeline); err != nil {
-		_ = s.client.Close()
-		return nil, fmt.Errorf("open redis store: %w", err)
-	}
+	s.send = newSender(s.client, opts.Pipeline)
 	// The first answer sets the clock, so that the first step is not refused
 	// for its time.
 	switch err := s.checkFormat(ctx); {
@@ -116,12 +113,9 @@ func (s *Store) Close() error {
 		s.mu.Unlock()
 		s.running.Wait()
 		s.acks.close()
-		s.closeErr = s.send.close()
-		if err := s.client.Close(); s.closeErr == nil {
-			s.closeErr = err
-		}
-		if s.closeErr != nil {
-			s.closeErr = fmt.Errorf("close redis store: %w", s.closeErr)
+		s.send.close()
+		if err := s.client.Close(); err != nil {
+			s.closeErr = fmt.Errorf("close redis store: %w", err)
 		}
 	})
 	return s.closeErr
@@ -142,14 +136,14 @@ func (s *Store) begin(ctx context.Context) (context.Context, func(), error) {
 	return ctx, func() { cancel(); s.running.Done() }, nil
 }
 
-// command sends one command and returns its reply.
-func (s *Store) command(ctx context.Context, args ...any) (any, error) {
+// command sends one command on one key and returns its reply.
+func (s *Store) command(ctx context.Context, name, key string, args ...any) (any, error) {
 	ctx, end, err := s.begin(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer end()
-	reply, err := s.send.send(ctx, newOnce(ctx, args))
+	reply, err := s.send.send(ctx, newOnce(ctx, key, append([]any{name, key}, args...)))
 	if err != nil {
 		return nil, s.failed(ctx, err)
 	}
@@ -158,20 +152,20 @@ func (s *Store) command(ctx context.Context, args ...any) (any, error) {
 
 // run runs a script. A server that does not know the script is sent its text;
 // the first attempt cannot have run, so nothing is done twice.
-func (s *Store) run(ctx context.Context, sc script, keys []string, args []any) (any, error) {
+func (s *Store) run(ctx context.Context, sc script, c call) (any, error) {
 	ctx, end, err := s.begin(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer end()
-	return s.runIn(ctx, sc, keys, args)
+	return s.runIn(ctx, sc, c)
 }
 
-// runIn is run within a call that has begun.
-func (s *Store) runIn(ctx context.Context, sc script, keys []string, args []any) (any, error) {
-	reply, err := s.send.send(ctx, newOnce(ctx, sc.bySum(keys, args)))
-	if redis.HasErrorPrefix(err, "NOSCRIPT") {
-		reply, err = s.send.send(ctx, newOnce(ctx, sc.byText(keys, args)))
+// runIn is run within a call of the store that has begun.
+func (s *Store) runIn(ctx context.Context, sc script, c call) (any, error) {
+	reply, err := s.send.send(ctx, newOnce(ctx, c.key, sc.bySum(c)))
+	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
+		reply, err = s.send.send(ctx, newOnce(ctx, c.key, sc.byText(c)))
 	}
 	if err != nil {
 		return nil, s.failed(ctx, err)

@@ -36,7 +36,7 @@ func (s *Store) TrimRows(ctx context.Context, scope ledger.Scope, upTo string) e
 }
 
 func (s *Store) trimStream(ctx context.Context, key string, how ...any) (int64, error) {
-	reply, err := s.command(ctx, append([]any{"xtrim", key}, how...)...)
+	reply, err := s.command(ctx, "xtrim", key, how...)
 	if err != nil {
 		return 0, err
 	}

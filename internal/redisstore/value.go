@@ -8,14 +8,9 @@ import (
 	"holdfast.dev/gateway/internal/ledger"
 )
 
-// headSize is the version and the expiry in front of a value's data.
+// headSize is what stands in front of a value's data: the version (zero for a
+// counter) and the expiry in milliseconds, zero for none, 8 bytes each.
 const headSize = 16
-
-// head returns what stands in front of a value: the version (zero for a
-// counter) and the expiry in milliseconds, zero for none.
-func head(v ledger.Version, expires time.Time) []byte {
-	return binary.BigEndian.AppendUint64(v[:], uint64(millis(expires)))
-}
 
 // decodeValue splits a stored string. A counter, which has no version, reads as
 // its decimal digits. The script has judged the expiry already, by the server's
@@ -36,8 +31,6 @@ func decodeValue(raw string) (ledger.Value, error) {
 	v.Data = strconv.AppendInt(nil, decodeCounter(data), 10)
 	return v, nil
 }
-
-func encodeCounter(n int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)) }
 
 // decodeCounter reads 8 bytes.
 func decodeCounter(b string) int64 { return int64(binary.BigEndian.Uint64([]byte(b))) }

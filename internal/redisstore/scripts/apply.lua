@@ -1,115 +1,166 @@
--- Applies one ledger.Step, or nothing.
+-- Applies one ledger.Step, or nothing. The constants in capitals that stand
+-- neither here nor in the library are put in front of them.
 --
--- KEYS and ARGV are read in the order of the code below. First everything that
--- could fail is checked, then everything is written, and last the nonce: the
--- reply itself is what a repeat gets.
--- Reply: {'A', time and counters} applied now; {'R', the same} applied before;
--- {'V', time} voided; {'N', time, list} not applied, with what fetch returns.
-local rowskey, noncekey = key(), key()
-local shift = int()
+-- KEYS: rows, nonce, then those of conditions, voids, counters, puts, deletes,
+-- index entries to take out and to put in, fetches; the last only if they are not
+-- those of the conditions once more. ARGV: the times and the number
+-- of each of these, and of rows, packed; the expected versions, end to end; the
+-- kinds to follow for each fetch; then, in the order of use, value and end of each
+-- counter and put, member of each entry to take out, score and member of each to
+-- put in, rows. A counter's value is its delta. An end is in milliseconds on the
+-- server's own clock, empty for none.
+--
+-- First everything that could fail is checked, then everything is written, and last
+-- the nonce: the reply itself is what a repeat gets.
+-- Reply: 'A', time and counters: applied now; 'R', the same: applied before; 'V',
+-- time: voided; {time, list}: not applied, with what fetch returns.
+local shifthi, shiftlo, athi, atlo, beforehi, beforelo, expects, voids, adds, puts, deletes, unindexes, indexes, rows =
+  struct.unpack('>i4I4i4I4i4I4I4I4I4I4I4I4I4I4', ARGV[1])
+local shift = shifthi * TWO32 + shiftlo
+local at, before = athi * TWO32 + atlo, beforehi * TWO32 + beforelo
 local now = clock(shift)
-local prefix = arg()
-local at, before, drift = int(), int(), int()
-local noncelife, voidlife = arg(), arg()
+
+-- Where the keys of each part begin, less one.
+local rowskey, noncekey, expect = KEYS[1], KEYS[2], 2
+local void = expect + expects
+local add = void + voids
+local put = add + adds
+local delete = put + puts
+local entry = delete + deletes
+
+-- All that is looked at is read at once, as stored[i - 1] for KEYS[i]. Keys without
+-- a string go to none, and nothing is concluded before absent was asked about them.
+local stored = mget(KEYS, 2, add + adds)
+local none = { noncekey }
 
 -- 1. A nonce seen before.
-local seen = redis.call('GET', noncekey)
+local seen = stored[1]
 if seen then
   local mark = string.sub(seen, 1, 1)
-  if mark == 'V' and #seen == 1 then return { 'V', pack64(now) } end
-  if mark == 'A' and #seen >= 9 then return { 'R', string.sub(seen, 2) } end
+  if mark == 'V' and #seen == 1 then return 'V' .. pack64(now) end
+  if mark == 'A' and #seen >= 9 then return 'R' .. string.sub(seen, 2) end
   fail('HFCORRUPT')
 end
 
 -- 2. Conditions.
-local ok = math.abs(now - at) <= drift and (before == 0 or now < before)
-for _ = 1, int() do
-  local k, want = key(), arg()
-  if ok and version(k, now) ~= want then ok = false end
+local ok = math.abs(now - at) <= DRIFT and (before == 0 or now < before)
+for i = 1, ok and expects or 0 do
+  local v, version = stored[expect + i - 1], NONE
+  if not v then
+    none[#none + 1] = KEYS[expect + i]
+  elseif live(v, now) then
+    version = string.sub(v, 1, 8)
+  end
+  if version ~= string.sub(ARGV[2], i * 8 - 7, i * 8) then
+    ok = false
+    break
+  end
 end
-
--- The parts are read before the verdict, since the fetches stand behind them.
-local deletes, puts, adds, unindex, index, rows, voids = {}, {}, {}, {}, {}, {}, {}
-local deleted = {}
-for i = 1, int() do
-  deletes[i] = key()
-  deleted[deletes[i]] = true
+if not ok then
+  absent(none)
+  local last = entry + unindexes + indexes
+  return { pack64(now), fetch(now, last < #KEYS and last or expect, ARGV[3]) }
 end
-for i = 1, int() do puts[i] = { key(), arg(), int() } end
-for i = 1, int() do adds[i] = { key(), arg(), arg(), int() } end
-for i = 1, int() do unindex[i] = { key(), arg() } end
-for i = 1, int() do index[i] = { key(), arg(), arg() } end
-for i = 1, int() do rows[i] = arg() end
-for i = 1, int() do voids[i] = key() end
-
-if not ok then return { 'N', pack64(now), fetch(now, prefix, int()) } end
 
 -- 3. What could fail while writing, checked while nothing is written.
-for _, e in ipairs(unindex) do redis.call('ZCARD', e[1]) end
-for _, e in ipairs(index) do redis.call('ZCARD', e[1]) end
-if #rows > 0 then redis.call('XLEN', rowskey) end
-for _, n in ipairs(voids) do redis.call('GET', n) end
-
--- Counters are 64-bit two's complement, added by halves: a Lua number holds 53.
-local function sum(a, b)
-  local ahi, alo = struct.unpack('>I4I4', a)
-  local bhi, blo = struct.unpack('>I4I4', b)
-  local hi, lo = ahi + bhi, alo + blo
-  if lo >= TWO32 then hi, lo = hi + 1, lo - TWO32 end
-  if hi >= TWO32 then hi = hi - TWO32 end
-  if (ahi < TWO31) == (bhi < TWO31) and (hi < TWO31) ~= (ahi < TWO31) then fail('HFOVERFLOW') end
-  return struct.pack('>I4I4', hi, lo)
+for i = 1, voids do
+  if not stored[void + i - 1] then none[#none + 1] = KEYS[void + i] end
 end
 
-local sums, counters = {}, {}
-for i, a in ipairs(adds) do
-  local k = a[1]
-  local count = sums[k]
-  if not count and not deleted[k] then
-    local v = get(k, now)
-    if v then
-      if #v ~= 24 or string.sub(v, 1, 8) ~= NONE then fail('HFCORRUPT') end
-      count = string.sub(v, 17)
+local counters = {}
+if adds > 0 then
+  -- Counters are 64-bit two's complement, added by halves: a Lua number holds 53.
+  local function sum(a, b)
+    local ahi, alo = struct.unpack('>I4I4', a)
+    local bhi, blo = struct.unpack('>I4I4', b)
+    local hi, lo = ahi + bhi, alo + blo
+    if lo >= TWO32 then hi, lo = hi + 1, lo - TWO32 end
+    if hi >= TWO32 then hi = hi - TWO32 end
+    if (ahi < TWO31) == (bhi < TWO31) and (hi < TWO31) ~= (ahi < TWO31) then fail('HFOVERFLOW') end
+    return struct.pack('>I4I4', hi, lo)
+  end
+
+  local sums = {}
+  for i = 1, deletes do sums[KEYS[delete + i]] = NONE end
+  for i = 1, adds do
+    local k, v = KEYS[add + i], stored[add + i - 1]
+    local count = sums[k]
+    if not count then
+      count = NONE
+      if not v then
+        none[#none + 1] = k
+      elseif live(v, now) then
+        if #v ~= 24 or string.sub(v, 1, 8) ~= NONE then fail('HFCORRUPT') end
+        count = string.sub(v, 17)
+      end
+    end
+    counters[i] = sum(count, string.sub(ARGV[2 + 2 * i], 17))
+    sums[k] = counters[i]
+  end
+end
+absent(none)
+
+for i = entry + 1, entry + unindexes + indexes do
+  if KEYS[i] ~= KEYS[i - 1] then call('ZCARD', KEYS[i]) end
+end
+
+-- 4. Writes. Nothing below can fail on a server that answered the above, but for
+-- the first row, which is the first of all. A clock that went back must not stop
+-- the log: a row then goes under the time of the last one.
+if rows > 0 then
+  local id = string.format('%d%03d-*', math.floor(now / 1000), now % 1000)
+  for i = #ARGV - rows + 1, #ARGV do
+    if type(redis.pcall('XADD', rowskey, id, 'd', ARGV[i])) ~= 'string' then
+      local info = call('XINFO', 'STREAM', rowskey)
+      for at = 1, #info, 2 do
+        if info[at] == 'last-generated-id' then id = string.gsub(info[at + 1], '%-.*', '-*') end
+      end
+      call('XADD', rowskey, id, 'd', ARGV[i])
     end
   end
-  sums[k] = sum(count or NONE, a[3])
-  counters[i] = sums[k]
 end
 
--- 4. Writes. Nothing below can fail on a server that answered the above.
-local function set(k, v, expiry)
-  if expiry == 0 then
-    redis.call('SET', k, v)
-  elseif expiry > now then
-    redis.call('SET', k, v, 'PXAT', string.format('%.0f', expiry - shift))
-  else
-    redis.call('DEL', k)
+for i = delete + 1, delete + deletes, SPAN do
+  call('DEL', unpack(KEYS, i, math.min(i + SPAN - 1, delete + deletes)))
+end
+
+-- Counters and values, of which those without an end go together, as many as come
+-- one behind the other. No key has both a counter and a value.
+local arg, run = 3, {}
+for i = 1, adds + puts do
+  local k, v, ends = KEYS[add + i], ARGV[arg + 1], ARGV[arg + 2]
+  arg = arg + 2
+  if i <= adds then v = string.sub(v, 1, 16) .. counters[i] end
+  if ends == '' then
+    run[#run + 1], run[#run + 2] = k, v
+  end
+  if #run > 0 and (ends ~= '' or i == adds + puts or #run >= SPAN) then
+    call('MSET', unpack(run))
+    run = {}
+  end
+  if ends ~= '' then
+    if ends + shift > now then
+      call('SET', k, v, 'PXAT', ends)
+    else
+      call('DEL', k)
+    end
   end
 end
 
--- append adds a row under the store's time. A clock that went back must not
--- stop the log, so the row then goes under the time of the last one.
-local function append(row)
-  local id = string.format('%.0f-*', now)
-  if type(redis.pcall('XADD', rowskey, id, 'd', row)) == 'string' then return end
-  local info = redis.call('XINFO', 'STREAM', rowskey)
-  for i = 1, #info, 2 do
-    if info[i] == 'last-generated-id' then id = string.gsub(info[i + 1], '%-.*', '-*') end
-  end
-  redis.call('XADD', rowskey, id, 'd', row)
+for i = entry + 1, entry + unindexes do
+  arg = arg + 1
+  call('ZREM', KEYS[i], ARGV[arg])
+end
+for i = entry + unindexes + 1, entry + unindexes + indexes do
+  call('ZADD', KEYS[i], ARGV[arg + 1], ARGV[arg + 2])
+  arg = arg + 2
 end
 
-for _, k in ipairs(deletes) do redis.call('DEL', k) end
-for _, p in ipairs(puts) do set(p[1], p[2], p[3]) end
-for i, a in ipairs(adds) do set(a[1], a[2] .. counters[i], a[4]) end
-for _, e in ipairs(unindex) do redis.call('ZREM', e[1], e[2]) end
-for _, e in ipairs(index) do redis.call('ZADD', e[1], e[2], e[3]) end
-for _, row in ipairs(rows) do append(row) end
-for _, n in ipairs(voids) do
-  local s = redis.call('GET', n)
-  if not s or string.sub(s, 1, 1) ~= 'A' then redis.call('SET', n, 'V', 'PX', voidlife) end
+for i = 1, voids do
+  local v = stored[void + i - 1]
+  if not v or string.sub(v, 1, 1) ~= 'A' then call('SET', KEYS[void + i], 'V', 'PX', VOIDLIFE) end
 end
 
-local result = pack64(now) .. table.concat(counters)
-redis.call('SET', noncekey, 'A' .. result, 'PX', noncelife)
-return { 'A', result }
+local result = 'A' .. pack64(now) .. table.concat(counters)
+call('SET', noncekey, result, 'PX', NONCELIFE)
+return result

@@ -4,15 +4,14 @@
 -- included, to is not), limit, '1' for newest first, '1' when an entry to start
 -- behind follows: its score and member.
 -- Reply: member, score, ... in rising order.
-local k = key()
-local from, to, limit = arg(), arg(), int()
-local newest, after = arg() == '1', arg() == '1'
+local k, from, to, limit = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
+local newest, after = ARGV[4] == '1', ARGV[5] == '1'
 
 -- below counts the entries with a lower score.
 local function below(score)
   if score == '-inf' then return 0 end
-  if score == '+inf' then return redis.call('ZCARD', k) end
-  return redis.call('ZCOUNT', k, '-inf', '(' .. score)
+  if score == '+inf' then return call('ZCARD', k) end
+  return call('ZCOUNT', k, '-inf', '(' .. score)
 end
 
 -- before compares bytes as Redis orders members.
@@ -27,10 +26,10 @@ end
 -- rank counts the entries in front of (score, member), that entry included or not.
 local function rank(score, member, included)
   local low = below(score)
-  local high = low + redis.call('ZCOUNT', k, score, score)
+  local high = low + call('ZCOUNT', k, score, score)
   while low < high do
     local middle = math.floor((low + high) / 2)
-    local m = redis.call('ZRANGE', k, middle, middle)[1]
+    local m = call('ZRANGE', k, middle, middle)[1]
     if before(m, member) or (included and m == member) then low = middle + 1 else high = middle end
   end
   return low
@@ -38,7 +37,7 @@ end
 
 local first, last = below(from), below(to) - 1
 if after then
-  local score, member = arg(), arg()
+  local score, member = ARGV[6], ARGV[7]
   if newest then
     last = math.min(last, rank(score, member, false) - 1)
   else
@@ -51,4 +50,4 @@ else
   last = math.min(last, first + limit - 1)
 end
 if last < first then return {} end
-return redis.call('ZRANGE', k, first, last, 'WITHSCORES')
+return call('ZRANGE', k, first, last, 'WITHSCORES')

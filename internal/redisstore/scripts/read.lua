@@ -1,9 +1,5 @@
 -- KEYS: the scope's rows (for its slot only), then each fetched key.
--- ARGV: shift, key prefix of the scope's values, number of fetches, then the
--- kinds to follow for each.
+-- ARGV: shift, the kinds to follow for each (fetch).
 -- Reply: time, then the list that fetch returns.
-key()
-local now = clock(int())
-local prefix = arg()
-local found = fetch(now, prefix, int())
-return { pack64(now), found }
+local now = clock(tonumber(ARGV[1]))
+return { pack64(now), fetch(now, 1, ARGV[2]) }

@@ -3,16 +3,16 @@
 -- the step half written.
 -- KEYS: one key of the store. ARGV: '1' if replicas are waited for.
 -- Reply: the names.
-local k = key()
+local k = KEYS[1]
 local missing = {}
 local needed = {
-  { 'time' }, { 'get', k }, { 'getrange', k, 0, 15 }, { 'exists', k }, { 'set', k, 'v' }, { 'del', k },
+  { 'time' }, { 'getrange', k, 0, 0 }, { 'mget', k }, { 'exists', k }, { 'set', k, 'v' }, { 'mset', k, 'v' }, { 'del', k },
   { 'zadd', k, 0, 'm' }, { 'zrem', k, 'm' }, { 'zcard', k }, { 'zcount', k, 0, 0 }, { 'zrange', k, 0, 0 },
-  { 'zremrangebyscore', k, 0, 0 }, { 'xadd', k, '*', 'd', 'v' }, { 'xlen', k }, { 'xinfo', 'stream', k },
+  { 'zremrangebyscore', k, 0, 0 }, { 'xadd', k, '*', 'd', 'v' }, { 'xinfo', 'stream', k },
   { 'xrange', k, '-', '+' }, { 'xrevrange', k, '+', '-' },
   { 'xtrim', k, 'MINID', 0 },
 }
-if arg() == '1' then needed[#needed + 1] = { 'wait', 1, 0 } end
+if ARGV[1] == '1' then needed[#needed + 1] = { 'wait', 1, 0 } end
 for _, c in ipairs(needed) do
   local known, allowed = pcall(redis.acl_check_cmd, unpack(c))
   if not (known and allowed) then missing[#missing + 1] = c[1] end

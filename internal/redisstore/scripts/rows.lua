@@ -1,5 +1,4 @@
 -- Lists a range of a scope's rows.
 -- KEYS: the rows. ARGV: XRANGE or XREVRANGE, its two bounds, limit.
 -- Reply: as of that command.
-local k, command, from, to = key(), arg(), arg(), arg()
-return redis.call(command, k, from, to, 'COUNT', arg())
+return call(ARGV[1], KEYS[1], ARGV[2], ARGV[3], 'COUNT', ARGV[4])
