@@ -38,7 +38,7 @@ func certified() string {
 func worksSecured(t *testing.T, url string) {
 	t.Helper()
 	for _, pipeline := range []bool{false, true} {
-		opts := redisstore.Options{URL: url, Pipeline: pipeline, Ack: "none", Timeout: 2 * time.Second}
+		opts := redisstore.Options{URL: url, Pipeline: pipeline, Ack: "none", Timeout: waitLimit}
 		if err := redisstore.Init(t.Context(), opts); err != nil {
 			require.ErrorIs(t, err, redisstore.ErrInitialised)
 		}

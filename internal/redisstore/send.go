@@ -172,9 +172,11 @@ func (p *pipelined) run(r *road, batch []*queued) {
 	for ; len(batch) > 0; batch = r.leave() {
 		pipe := p.client.Pipeline()
 		for _, q := range batch {
-			if q.ctx.Err() == nil { // else nobody waits for it any more
-				_ = pipe.Process(q.ctx, q.cmd)
+			if err := q.ctx.Err(); err != nil { // nobody waits for it any more
+				q.cmd.SetErr(err)
+				continue
 			}
+			_ = pipe.Process(q.ctx, q.cmd)
 		}
 		_, _ = pipe.Exec(context.Background()) // each command has an error of its own
 		for _, q := range batch {

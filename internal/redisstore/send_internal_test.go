@@ -107,6 +107,21 @@ func TestPipelined(t *testing.T) {
 	})
 }
 
+// A caller whose context ends in the moment of its turn may find both: what was
+// not sent has an error, and no reply that is empty.
+func TestWhatIsLeftOutHasAnError(t *testing.T) {
+	c := &counter{ends: make(chan struct{})}
+	close(c.ends)
+	p := newSender(c, true).(*pipelined)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	q := &queued{ctx: ctx, cmd: newOnce(ctx, "k", []any{"get", "k"}), done: make(chan struct{})}
+	p.run(&road{taken: 1}, []*queued{q})
+	<-q.done
+	_, err := q.cmd.Result()
+	require.ErrorIs(t, err, context.Canceled)
+}
+
 func TestQueueIsBounded(t *testing.T) {
 	r := &road{taken: lanes, waiting: make([]*queued, maxQueued)}
 	_, err := r.enter(t.Context(), once{})
