@@ -138,6 +138,7 @@ func (s *Store) commit(st *stripe, b *pebble.Batch, now int64) (func() error, er
 		last := st.last
 		return func() error { return s.durable(last) }, b.Close()
 	}
+	log := s.notes.log.Load() // or a later one, if that is begun meanwhile
 	err := s.mark.write(b, now, func() error { return s.db.ApplyNoSyncWait(b, pebble.Sync) })
 	if err != nil {
 		s.failure.set(fmt.Errorf("append to log: %w", err))
@@ -150,7 +151,7 @@ func (s *Store) commit(st *stripe, b *pebble.Batch, now int64) (func() error, er
 			s.failure.set(fmt.Errorf("sync log: %w", err))
 			return s.failure.err()
 		}
-		s.notes.saw(b)
+		s.notes.saw(b, log)
 		close(c.done)
 		return b.Close()
 	}, nil

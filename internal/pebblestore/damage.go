@@ -81,8 +81,7 @@ func (n *notes) checkNew() error {
 }
 
 // checkReach compares what the engine has opened with the note. A batch that
-// writes to the log alone is given the sequence number that comes next. The loss
-// began no earlier than the clock's last mark, less what that runs ahead.
+// writes to the log alone is given the sequence number that comes next.
 func (n *notes) checkReach(db *pebble.DB) error {
 	b := db.NewBatch()
 	defer func() { _ = b.Close() }()
@@ -96,37 +95,115 @@ func (n *notes) checkReach(db *pebble.DB) error {
 	if next >= n.noted.next {
 		return nil
 	}
-	from := "T"
-	if _, err := view(db, keyHighWater, func(raw []byte) error {
-		if ms, ok := decodeMillis(raw); ok {
-			from = fromMillis(ms).Add(-markAhead).Truncate(time.Second).Format(time.RFC3339)
-		}
-		return nil
-	}); err != nil {
+	from, err := lossFrom(db)
+	if err != nil {
 		return err
 	}
 	return lossError(from, "its log ends %d keys before the last write that was acknowledged", n.noted.next-next)
 }
 
+// errLogLost stops the engine while it is opened, before it has changed anything.
+var errLogLost = fmt.Errorf("%w: a log was cut or removed", ErrDamaged)
+
 // closedLogs is a file system on which a log can be opened only if those opened
-// before it end as logs end that were closed. The engine reads logs when it is
-// opened, those it needs, in their order; all but the last were closed by it. It
-// notices one that ends within a record, and not one that was cut between two.
+// before it end as logs end that were closed, and the last only if all of them
+// together reach as far as was noted. The engine reads logs when it is opened, those
+// it needs, in their order; all but the last were closed by it. It notices one that
+// ends within a record, and not one that was cut between two. What is missing has to
+// show here: when it is open, the engine has made tables of what there was, and its
+// count of keys goes on from what its manifest knew of, which is not less than the
+// logs had when it was last written.
 type closedLogs struct {
 	vfs.FS
-	read []string
+	notes  *notes
+	last   wal.NumWAL // that there is
+	read   []string   // at most one: the last that was opened
+	needed wal.NumWAL // the first that was opened
+	next   uint64     // what follows the last write of all that were opened
+}
+
+// checkLogs makes the file system the engine is to be opened on.
+func (n *notes) checkLogs() (*closedLogs, error) {
+	logs, err := wal.Scan(wal.Dir{FS: n.fs, Dirname: n.dir})
+	if err != nil {
+		return nil, fmt.Errorf("list logs: %w", err)
+	}
+	c := &closedLogs{FS: n.fs, notes: n}
+	if len(logs) > 0 {
+		c.last = logs[len(logs)-1].Num
+	}
+	if uint64(c.last) < n.begun.log {
+		return nil, errLogLost
+	}
+	return c, nil
 }
 
 func (c *closedLogs) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 	if strings.HasSuffix(name, ".log") {
-		for _, before := range c.read {
-			if err := checkClosed(c.FS, before); err != nil {
-				return nil, err
-			}
+		if err := c.check(name); err != nil {
+			return nil, err
 		}
-		c.read = []string{name}
 	}
 	return c.FS.Open(name, opts...)
+}
+
+func (c *closedLogs) check(path string) error {
+	for _, before := range c.read {
+		if err := checkClosed(c.FS, before); err != nil {
+			return err
+		}
+	}
+	num, _, ok := wal.ParseLogFilename(c.PathBase(path))
+	if !ok {
+		return nil
+	}
+	if len(c.read) == 0 {
+		c.needed = num
+	}
+	c.read = []string{path}
+	// Where it cannot be read is for the engine to judge.
+	_, next, _ := logEnd(c.FS, c.PathDir(path), num)
+	c.next = max(c.next, next)
+	if num != c.last {
+		return nil
+	}
+	return c.notes.checkNext(uint64(c.needed), c.next)
+}
+
+// checkNext compares where the logs that are needed end with the note. If there is
+// something in them, it comes behind all that is in tables. If not, that can be so
+// because all was written to tables, unless the log that was noted is among them.
+func (n *notes) checkNext(needed, next uint64) error {
+	if next >= n.noted.next || next == 0 && (n.begun.log < needed || n.begun.first >= n.noted.next) {
+		return nil
+	}
+	return errLogLost
+}
+
+// logLoss is the loss of what was in the logs. It began no earlier than the clock's
+// last mark in what is left, less what that runs ahead.
+func (n *notes) logLoss(o *pebble.Options) error {
+	look := o.Clone()
+	look.FS, look.ReadOnly = n.fs, true
+	from := "T"
+	if db, err := pebble.Open(n.dir, look); err == nil {
+		from, err = lossFrom(db)
+		if err := errors.Join(err, db.Close()); err != nil {
+			return err
+		}
+	}
+	return lossError(from, "its log ends before the last write that was acknowledged")
+}
+
+func lossFrom(db *pebble.DB) (string, error) {
+	from := "T"
+	_, err := view(db, keyHighWater, func(raw []byte) error {
+		if ms, ok := decodeMillis(raw); ok {
+			from = fromMillis(ms).Add(-markAhead).Truncate(time.Second).Format(time.RFC3339)
+		}
+		return nil
+	})
+	return from, err
 }
 
 // Unwrap is how the engine finds the disk beneath.
@@ -150,7 +227,7 @@ func checkClosed(disk vfs.FS, path string) error {
 	if !ok {
 		return nil
 	}
-	end, err := logEnd(disk, disk.PathDir(path), num)
+	end, _, err := logEnd(disk, disk.PathDir(path), num)
 	if err != nil {
 		return fmt.Errorf("read log %s: %w", name, err)
 	}
@@ -175,25 +252,42 @@ func checkClosed(disk vfs.FS, path string) error {
 	return fmt.Errorf("%w: log %s was cut at byte %d; put a copy of the folder back", ErrDamaged, name, end)
 }
 
-// logEnd is where the last record of a log ends.
-func logEnd(disk vfs.FS, dir string, num wal.NumWAL) (int64, error) {
+// logEnd is where the last whole record of a log ends, and the sequence number that
+// follows it; 0: there is none.
+func logEnd(disk vfs.FS, dir string, num wal.NumWAL) (end int64, next uint64, err error) {
 	logs, err := wal.Scan(wal.Dir{FS: disk, Dirname: dir})
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	log, ok := logs.Get(num)
 	if !ok {
-		return 0, ErrDamaged
+		return 0, 0, ErrDamaged
 	}
 	r := log.OpenForRead()
 	defer func() { _ = r.Close() }() // it was only read
 	for {
-		_, offset, err := r.NextRecord()
+		rec, offset, err := r.NextRecord()
 		if errors.Is(err, io.EOF) {
-			return offset.Physical, nil
+			return offset.Physical, next, nil
 		}
 		if err != nil {
-			return 0, err
+			return 0, next, err
 		}
+		behind, err := nextOf(rec)
+		if err != nil {
+			return 0, next, err
+		}
+		next = behind
 	}
+}
+
+// nextOf reads a record of a log, which begins with the sequence number of its first
+// key and how many keys there are.
+func nextOf(rec io.Reader) (uint64, error) {
+	var head [8 + 4]byte
+	if _, err := io.ReadFull(rec, head[:]); err != nil {
+		return 0, err
+	}
+	_, err := io.Copy(io.Discard, rec)
+	return binary.LittleEndian.Uint64(head[:]) + uint64(binary.LittleEndian.Uint32(head[8:])), err
 }

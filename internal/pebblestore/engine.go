@@ -108,14 +108,14 @@ func (s *Store) openEngine(dir string, opts Options, tune []func(*pebble.Options
 // acknowledged, or, if loss is accepted, on what there is.
 func (s *Store) openWhole(dir string, o *pebble.Options, acceptLoss bool) (*pebble.DB, error) {
 	if acceptLoss {
-		s.notes.noted = reach{}
-	} else {
-		if err := s.notes.checkFolder(); err != nil {
-			return nil, err
-		}
-		o.FS = &closedLogs{FS: o.FS}
+		s.notes.noted, s.notes.begun = reach{}, begun{}
+	} else if err := s.notes.checkFolder(); err != nil {
+		return nil, err
 	}
-	db, err := pebble.Open(dir, o)
+	db, err := s.openLogs(dir, o, acceptLoss)
+	if errors.Is(err, errLogLost) {
+		return nil, s.notes.logLoss(o)
+	}
 	if err != nil {
 		return nil, engineError(err)
 	}
@@ -123,6 +123,20 @@ func (s *Store) openWhole(dir string, o *pebble.Options, acceptLoss bool) (*pebb
 		return nil, errors.Join(err, db.Close())
 	}
 	return db, nil
+}
+
+// openLogs opens the engine on logs that reach as far as was noted.
+func (s *Store) openLogs(dir string, o *pebble.Options, acceptLoss bool) (*pebble.DB, error) {
+	if acceptLoss {
+		return pebble.Open(dir, o)
+	}
+	logs, err := s.notes.checkLogs()
+	if err != nil {
+		return nil, err
+	}
+	whole := *o
+	whole.FS = logs
+	return pebble.Open(dir, &whole)
 }
 
 func lockFolder(fs vfs.FS, dir string) (*pebble.Lock, error) {
@@ -139,7 +153,7 @@ func lockFolder(fs vfs.FS, dir string) (*pebble.Lock, error) {
 // release lets go of the folder.
 func (s *Store) release() (err error) {
 	if s.notes != nil {
-		err = s.notes.marker.Close()
+		err = errors.Join(s.notes.marker.Close(), s.notes.logMarker.Close())
 	}
 	if s.lock != nil {
 		err = errors.Join(err, s.lock.Close())
@@ -202,6 +216,7 @@ func engineOptions(s *Store) *pebble.Options {
 		Logger:                      engineLogger{s.log, s.failure},
 		EventListener:               s.trouble.listener(),
 	}
+	o.EventListener.WALCreated = func(info pebble.WALCreateInfo) { s.notes.log.Store(uint64(info.FileNum)) }
 	for i := range o.Levels {
 		o.Levels[i].FilterPolicy = bloom.FilterPolicy(bitsPerKey)
 	}

@@ -31,6 +31,8 @@ const (
 	// reachMarker names the note. It is the name of an empty file, so that a note
 	// can only be there or not, and it is replaced by the engine's own means.
 	reachMarker = "acknowledged"
+	// begunMarker names the note of which log was begun when. It changes with the log.
+	begunMarker = "log-begun"
 )
 
 // reach is how far the files of a folder are known to reach.
@@ -54,38 +56,73 @@ func parseReach(s string) (r reach, ok bool) {
 	return r, errors.Join(errs[:]...) == nil && r.String() == s
 }
 
+// begun is a log, and the sequence number of a write in it, or in a later one: what
+// comes behind that write is not in the logs before. So whoever needs this log, and
+// has it without anything in it, can tell whether something was.
+type begun struct {
+	log, first uint64
+}
+
+func (b begun) String() string { return fmt.Sprintf("%d-%d", b.log, b.first) }
+
+func parseBegun(s string) (b begun, ok bool) {
+	log, first, _ := strings.Cut(s, "-")
+	var errs [2]error
+	b.log, errs[0] = strconv.ParseUint(log, 10, 64)
+	b.first, errs[1] = strconv.ParseUint(first, 10, 64)
+	return b, errors.Join(errs[:]...) == nil && b.String() == s
+}
+
 // notes keeps the note of a folder.
 type notes struct {
 	fs     vfs.FS
 	dir    string
-	synced atomic.Uint64 // the highest next that was seen
+	synced atomic.Uint64         // the highest next that was seen
+	log    atomic.Uint64         // the log that was begun last
+	first  atomic.Pointer[begun] // of the logs that something was seen in, the last
 
-	mu     sync.Mutex // of what follows: one note at a time
-	marker *atomicfs.Marker
-	noted  reach // zero: a folder that has no note yet
-	size   int64 // of the manifest when it was last read
-	failed bool  // the last note could not be made, which was logged
+	mu        sync.Mutex // of what follows: one note at a time
+	marker    *atomicfs.Marker
+	logMarker *atomicfs.Marker
+	begun     begun // as noted; zero: not yet
+	noted     reach // zero: a folder that has no note yet
+	size      int64 // of the manifest when it was last read
+	failed    bool  // the last note could not be made, which was logged
 }
 
 // readNotes looks for the note of a folder. It is called with the folder locked.
-func readNotes(fs vfs.FS, dir string) (*notes, error) {
-	marker, value, err := atomicfs.LocateMarker(fs, dir, reachMarker)
-	if err != nil {
+func readNotes(fs vfs.FS, dir string) (_ *notes, err error) {
+	n := &notes{fs: fs, dir: dir}
+	var reaches, begins string
+	if n.marker, reaches, err = atomicfs.LocateMarker(fs, dir, reachMarker); err != nil {
 		return nil, fmt.Errorf("look for the note of what was acknowledged: %w", err)
 	}
-	n := &notes{fs: fs, dir: dir, marker: marker}
-	if value != "" {
-		var ok bool
-		if n.noted, ok = parseReach(value); !ok {
-			return nil, errors.Join(fmt.Errorf("%w: the note of what was acknowledged cannot be read", ErrDamaged), marker.Close())
-		}
+	if n.logMarker, begins, err = atomicfs.LocateMarker(fs, dir, begunMarker); err != nil {
+		return nil, errors.Join(fmt.Errorf("look for the note of what was acknowledged: %w", err), n.marker.Close())
+	}
+	wellFormed := true
+	if reaches != "" {
+		n.noted, wellFormed = parseReach(reaches)
+	}
+	if begins != "" && wellFormed {
+		n.begun, wellFormed = parseBegun(begins)
+	}
+	if !wellFormed {
+		err := fmt.Errorf("%w: the note of what was acknowledged cannot be read", ErrDamaged)
+		return nil, errors.Join(err, n.marker.Close(), n.logMarker.Close())
 	}
 	return n, nil
 }
 
-// saw notes that a batch is on disk, and with it all before it.
-func (n *notes) saw(b *pebble.Batch) {
+// saw notes that a batch is on disk, and with it all before it, in a log or a later
+// one.
+func (n *notes) saw(b *pebble.Batch, log uint64) {
 	next := uint64(b.SeqNum()) + uint64(b.Count())
+	for at := n.first.Load(); at == nil || log > at.log; at = n.first.Load() {
+		if n.first.CompareAndSwap(at, &begun{log, uint64(b.SeqNum())}) {
+			break
+		}
+	}
 	for seen := n.synced.Load(); next > seen && !n.synced.CompareAndSwap(seen, next); seen = n.synced.Load() {
 	}
 }
@@ -95,8 +132,17 @@ func (n *notes) write() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	r := reach{next: max(n.noted.next, n.synced.Load())}
-	if err := n.measure(&r); err != nil || r == n.noted {
+	if err := n.measure(&r); err != nil {
 		return err
+	}
+	if at := n.first.Load(); at != nil && *at != n.begun {
+		if err := n.logMarker.Move(at.String()); err != nil {
+			return fmt.Errorf("note what was acknowledged: %w", err)
+		}
+		n.begun = *at
+	}
+	if r == n.noted {
+		return nil
 	}
 	if err := n.marker.Move(r.String()); err != nil {
 		return fmt.Errorf("note what was acknowledged: %w", err)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/wal"
@@ -64,7 +65,29 @@ func states(t *testing.T) map[string]state {
 	out["killed while it flushed"] = state{crash(strict, 0, 1), 90}
 	release(nil)
 	require.NoError(t, s.Close())
+
+	out["killed, a table later than what its last log holds"] = flushedLate(t)
 	return out
+}
+
+// flushedLate is a folder whose manifest was written when everything was in the log,
+// and says so, with a part of it that is in no table.
+func flushedLate(t *testing.T) (st state) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		strict := vfs.NewCrashableMem()
+		disk := newFaults(strict)
+		s, err := pebblestore.OpenSmall("store", pebblestore.Options{FS: disk})
+		require.NoError(t, err)
+		release := disk.hold(tableWrite)
+		fill(t, s, 0, 60)
+		release(nil)
+		synctest.Wait()
+		require.NoError(t, s.Note())
+		st = state{crash(strict, 0, 1), 60}
+		require.NoError(t, s.Close())
+	})
+	return st
 }
 
 // check opens a folder: it is refused as damaged, or all is there, or a record
@@ -194,6 +217,20 @@ func TestACutBetweenTwoRecordsIsRefused(t *testing.T) {
 	}
 }
 
+// A log that is gone is no log that was written to tables and removed.
+func TestALastLogThatIsGoneIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, whole := range states(t) {
+		logs, err := wal.Scan(wal.Dir{FS: whole.fs, Dirname: "store"})
+		require.NoError(t, err)
+		require.NotEmpty(t, logs)
+		last := fmt.Sprintf("%06d.log", logs[len(logs)-1].Num)
+		require.NoError(t, whole.fs.Remove(whole.fs.PathJoin("store", last)))
+		require.True(t, whole.check(t, name+" without "+last), name)
+		require.True(t, whole.check(t, name+" without "+last+", again"), name)
+	}
+}
+
 // TestLostMarkersAreRefused: which manifest is in use stands in the name of a
 // file. Without it the engine would begin a new store in the same folder.
 func TestLostMarkersAreRefused(t *testing.T) {
@@ -220,7 +257,7 @@ func TestLostMarkersAreRefused(t *testing.T) {
 // held against that from then on.
 func TestALossCanBeAccepted(t *testing.T) {
 	t.Parallel()
-	st := states(t)["closed"]
+	st := flushedLate(t)
 	logs, err := wal.Scan(wal.Dir{FS: st.fs, Dirname: "store"})
 	require.NoError(t, err)
 	last := fmt.Sprintf("%06d.log", logs[len(logs)-1].Num)
