@@ -55,8 +55,9 @@ func call[T any](
 
 func run[T any](s *Store, st *stripe, locked func(*stripe) (func() (T, error), error)) (value T, err error) {
 	defer s.catch(&err)
-	finish, err := func() (func() (T, error), error) {
+	finish, err := func() (finish func() (T, error), err error) {
 		defer st.unlock()
+		defer s.catch(&err) // before the next has the stripe
 		return locked(st)
 	}()
 	if err != nil {

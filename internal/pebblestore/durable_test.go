@@ -217,6 +217,32 @@ func TestAPanicFailsTheStore(t *testing.T) {
 	require.NoError(t, s.CloseEngine())
 }
 
+// What a step that panicked has left in the engine and not in the memory is unknown, so
+// none that waits behind it is made.
+func TestNothingIsMadeBehindAPanic(t *testing.T) {
+	for range 20 {
+		synctest.Test(t, func(t *testing.T) {
+			s := open(t, "store", pebblestore.Options{FS: vfs.NewMem()})
+			at, errs := make(chan struct{}), make(chan error, 9)
+			go func() { errs <- s.PanicLate(t.Context(), scope, at) }()
+			synctest.Wait()
+			for i := range 8 {
+				step := claim(s, fmt.Sprint(i))
+				go func() { _, err := s.Apply(t.Context(), scope, step); errs <- err }()
+			}
+			synctest.Wait()
+			close(at)
+			synctest.Wait()
+			for range 9 {
+				require.ErrorIs(t, <-errs, ledger.ErrUnavailable)
+			}
+			require.Zero(t, s.RawKeys(pebblestore.TagScope))
+			_ = s.Close()
+			require.NoError(t, s.CloseEngine())
+		})
+	}
+}
+
 // Callers that came together leave goroutines that wait for the next ones: a
 // bounded number, and none behind Close, which goleak sees to.
 func TestGoroutinesOfCallsAreKeptWithinBounds(t *testing.T) {

@@ -189,6 +189,12 @@ func (s *Store) Panic(ctx context.Context, scope ledger.Scope, cause error) erro
 	return err
 }
 
+// PanicLate is Panic once a channel is closed.
+func (s *Store) PanicLate(ctx context.Context, scope ledger.Scope, at <-chan struct{}) error {
+	_, err := call(ctx, s, scope, func(*stripe) (func() (struct{}, error), error) { <-at; panic("late") })
+	return err
+}
+
 // CloseEngine releases what a failed store keeps until the process ends.
 func (s *Store) CloseEngine() error { return s.db.Close() }
 

@@ -39,6 +39,10 @@ func (s *Store) stripe(scope ledger.Scope) *stripe {
 func (st *stripe) lock(ctx context.Context, f *failure) error {
 	select {
 	case st.held <- struct{}{}:
+		if err := f.err(); err != nil {
+			st.unlock()
+			return err
+		}
 		return nil
 	case <-ctx.Done():
 		return unavailable(ctx.Err())
