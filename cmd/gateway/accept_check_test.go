@@ -85,7 +85,9 @@ func recorded(c tried) [][]string {
 	case code == "outcome_unknown" && replayed:
 		return [][]string{{"held_repeat"}, {"lease_lost", "held_repeat"}}
 	case code == "outcome_unknown":
-		return [][]string{{"claimed", "held"}, {"claimed", "late_answer"}}
+		// The last: that it was held was stored, and the store's answer lost; before
+		// it was stored again, somebody had resolved the write.
+		return [][]string{{"claimed", "held"}, {"claimed", "late_answer"}, {"claimed", "held", "late_answer"}}
 	case code == "twin_unsettled":
 		return [][]string{{"twin_refused"}, {"lease_lost", "twin_refused"}}
 	case code == "vendor_rate_limited":
@@ -100,7 +102,7 @@ func recorded(c tried) [][]string {
 func possible(events []string) bool {
 	all := strings.Join(events, " ")
 	for _, whole := range []string{
-		"claimed succeeded", "claimed refused", "claimed released", "claimed not_sent", "claimed held", "claimed late_answer",
+		"claimed succeeded", "claimed refused", "claimed released", "claimed not_sent", "claimed held", "claimed late_answer", "claimed held late_answer",
 		"replayed", "in_flight", "key_reused", "twin_refused", "denied", "resolved not_done",
 		"lease_lost held_repeat", "lease_lost twin_refused", "held_repeat", "lease_lost resolved not_done", "resolved",
 	} {
@@ -177,6 +179,9 @@ func (p *party) verify(admin *agent) (rows, arrivals int) {
 		require.Equal(t, 1, events[audit.Claimed], id)
 		require.LessOrEqual(t, events[audit.Held]+events[audit.LeaseLost], 1, "%s in doubt twice", id)
 		require.LessOrEqual(t, events[audit.Resolved], 1, id)
+		if events[audit.Held] > 0 && events[audit.LateAnswer] > 0 {
+			require.Equal(t, 1, events[audit.Resolved], "%s was held, and its owner came late, though nobody resolved it", id)
+		}
 		claimed[n]++
 		switch {
 		case end[id] == "succeeded":
