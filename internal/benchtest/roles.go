@@ -24,6 +24,7 @@ const (
 	roleProxy  = "proxy"  // httputil.ReverseProxy to the vendor named on its first line of input
 	roleEcho   = "echo"   // decodes a request like do's and encodes it again
 	roleLoad   = "load"   // reads plans, a line each, and answers outcomes
+	roleFloor  = "floor"  // the proxy, or the echo, with frames on a raw log; see newFloor
 	roleFiller = "filler" // fills the store named on its first line, and then waits to be killed
 )
 
@@ -40,6 +41,10 @@ func PlayRole() bool {
 		serve(func(l net.Listener) { _ = http.Serve(l, proxy) })
 	case roleEcho:
 		serve(func(l net.Listener) { _ = http.Serve(l, http.HandlerFunc(echo)) })
+	case roleFloor:
+		what, _ := in.ReadString('\n')
+		floor := newFloor(what)
+		serve(func(l net.Listener) { _ = http.Serve(l, floor) })
 	case roleFiller:
 		what, _ := in.ReadString('\n')
 		fmt.Println(fillStore(what)) //nolint:forbidigo // the role's own standard output is how it is asked
@@ -62,8 +67,7 @@ func PlayRole() bool {
 func serve(with func(net.Listener)) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+		fail(err)
 	}
 	go with(l)
 	fmt.Println(l.Addr()) //nolint:forbidigo // the role's own standard output is how it is asked
@@ -103,11 +107,10 @@ func serveVendor(l net.Listener) {
 
 // newProxy is the standard library's, as well tuned as it can be without
 // replacing parts of it.
-func newProxy(target string) http.Handler {
+func newProxy(target string) *httputil.ReverseProxy {
 	to, err := url.Parse(target)
 	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+		fail(err)
 	}
 	return &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) },
