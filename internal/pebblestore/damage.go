@@ -1,6 +1,7 @@
 package pebblestore
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -117,9 +118,18 @@ type closedLogs struct {
 	vfs.FS
 	notes  *notes
 	last   wal.NumWAL // that there is
-	read   []string   // at most one: the last that was opened
+	before *logFile   // the last that was opened
 	needed wal.NumWAL // the first that was opened
 	next   uint64     // what follows the last write of all that were opened
+}
+
+// logFile is a log as it was read.
+type logFile struct {
+	path string
+	num  wal.NumWAL
+	end  int64  // of its last whole record
+	next uint64 // the sequence number that follows that; 0: there is none
+	err  error  // why it could not be read any further
 }
 
 // checkLogs makes the file system the engine is to be opened on.
@@ -148,8 +158,8 @@ func (c *closedLogs) Open(name string, opts ...vfs.OpenOption) (vfs.File, error)
 }
 
 func (c *closedLogs) check(path string) error {
-	for _, before := range c.read {
-		if err := checkClosed(c.FS, before); err != nil {
+	if c.before != nil {
+		if err := c.before.checkClosed(c.FS); err != nil {
 			return err
 		}
 	}
@@ -157,13 +167,12 @@ func (c *closedLogs) check(path string) error {
 	if !ok {
 		return nil
 	}
-	if len(c.read) == 0 {
+	if c.before == nil {
 		c.needed = num
 	}
-	c.read = []string{path}
 	// Where it cannot be read is for the engine to judge.
-	_, next, _ := logEnd(c.FS, c.PathDir(path), num)
-	c.next = max(c.next, next)
+	log := readLog(c.FS, path, num)
+	c.before, c.next = log, max(c.next, log.next)
 	if num != c.last {
 		return nil
 	}
@@ -184,7 +193,7 @@ func (n *notes) checkNext(needed, next uint64) error {
 // last mark in what is left, less what that runs ahead.
 func (n *notes) logLoss(o *pebble.Options) error {
 	look := o.Clone()
-	look.FS, look.ReadOnly = n.fs, true
+	look.FS, look.ReadOnly, look.Experimental.CompactionScheduler = n.fs, true, nil
 	from := "T"
 	if db, err := pebble.Open(n.dir, look); err == nil {
 		from, err = lossFrom(db)
@@ -221,63 +230,58 @@ const (
 	logTrailerType = 5
 )
 
-func checkClosed(disk vfs.FS, path string) error {
-	name := disk.PathBase(path)
-	num, _, ok := wal.ParseLogFilename(name)
-	if !ok {
-		return nil
+func (l *logFile) checkClosed(disk vfs.FS) error {
+	name := disk.PathBase(l.path)
+	if l.err != nil {
+		return fmt.Errorf("read log %s: %w", name, l.err)
 	}
-	end, _, err := logEnd(disk, disk.PathDir(path), num)
-	if err != nil {
-		return fmt.Errorf("read log %s: %w", name, err)
-	}
-	f, err := disk.Open(path)
+	f, err := disk.Open(l.path)
 	if err != nil {
 		return fmt.Errorf("read log %s: %w", name, err)
 	}
 	defer func() { _ = f.Close() }() // it was only read
-	places := []int64{end}
-	if left := logBlock - end%logBlock; left < logHeader {
-		places = append(places, end+left)
+	places := []int64{l.end}
+	if left := logBlock - l.end%logBlock; left < logHeader {
+		places = append(places, l.end+left)
 	}
 	for _, at := range places {
 		mark := make([]byte, logTrailer)
 		if _, err := f.ReadAt(mark, at); err != nil && !errors.Is(err, io.EOF) {
 			return fmt.Errorf("read log %s: %w", name, err)
 		}
-		if mark[6] == logTrailerType && binary.LittleEndian.Uint32(mark[7:]) == uint32(num)+1 {
+		if mark[6] == logTrailerType && binary.LittleEndian.Uint32(mark[7:]) == uint32(l.num)+1 {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w: log %s was cut at byte %d; put a copy of the folder back", ErrDamaged, name, end)
+	return fmt.Errorf("%w: log %s was cut at byte %d; put a copy of the folder back", ErrDamaged, name, l.end)
 }
 
-// logEnd is where the last whole record of a log ends, and the sequence number that
-// follows it; 0: there is none.
-func logEnd(disk vfs.FS, dir string, num wal.NumWAL) (end int64, next uint64, err error) {
-	logs, err := wal.Scan(wal.Dir{FS: disk, Dirname: dir})
-	if err != nil {
-		return 0, 0, err
-	}
+// readLog reads a log to its end.
+func readLog(disk vfs.FS, path string, num wal.NumWAL) *logFile {
+	l := &logFile{path: path, num: num}
+	logs, err := wal.Scan(wal.Dir{FS: disk, Dirname: disk.PathDir(path)})
 	log, ok := logs.Get(num)
-	if !ok {
-		return 0, 0, ErrDamaged
+	if err != nil || !ok {
+		l.err = cmp.Or(err, ErrDamaged)
+		return l
 	}
 	r := log.OpenForRead()
 	defer func() { _ = r.Close() }() // it was only read
 	for {
 		rec, offset, err := r.NextRecord()
 		if errors.Is(err, io.EOF) {
-			return offset.Physical, next, nil
+			l.end = offset.Physical
+			return l
+		}
+		var next uint64
+		if err == nil {
+			next, err = nextOf(rec)
 		}
 		if err != nil {
-			return 0, next, err
+			l.err = err
+			return l
 		}
-		behind, err := nextOf(rec)
-		if err != nil {
-			return 0, next, err
-		}
-		next = behind
+		l.next = next
 	}
 }
 

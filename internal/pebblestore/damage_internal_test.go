@@ -30,7 +30,7 @@ func TestALogClosedAnywhereInABlockIsWhole(t *testing.T) {
 			require.NoError(t, err)
 			size := w.Size()
 			require.NoError(t, w.Close())
-			assert.NoError(t, checkClosed(mem, path), "%d bytes left in the block", left)
+			assert.NoError(t, readLog(mem, path, 5).checkClosed(mem), "%d bytes left in the block", left)
 
 			whole, err := mem.UnsafeGetFileDataBuffer(path)
 			require.NoError(t, err)
@@ -39,7 +39,7 @@ func TestALogClosedAnywhereInABlockIsWhole(t *testing.T) {
 			require.NoError(t, err)
 			_, err = f.Write(whole)
 			require.NoError(t, errors.Join(err, f.Close()))
-			assert.ErrorIs(t, checkClosed(mem, path), ErrDamaged, "%d bytes left in the block, without the mark", left)
+			assert.ErrorIs(t, readLog(mem, path, 5).checkClosed(mem), ErrDamaged, "%d bytes left in the block, without the mark", left)
 		}
 	}
 }

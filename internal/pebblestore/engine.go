@@ -101,6 +101,7 @@ func (s *Store) openEngine(dir string, opts Options, tune []func(*pebble.Options
 	}
 	s.db = db
 	s.trouble.opened.Store(true)
+	s.compactions.begin()
 	return nil
 }
 
@@ -216,6 +217,7 @@ func engineOptions(s *Store) *pebble.Options {
 		Logger:                      engineLogger{s.log, s.failure},
 		EventListener:               s.trouble.listener(),
 	}
+	o.Experimental.CompactionScheduler = s.compactions
 	o.EventListener.WALCreated = func(info pebble.WALCreateInfo) { s.notes.log.Store(uint64(info.FileNum)) }
 	for i := range o.Levels {
 		o.Levels[i].FilterPolicy = bloom.FilterPolicy(bitsPerKey)

@@ -96,6 +96,8 @@ type Store struct {
 	failure *failure // why the store stopped for good, if it did
 	trouble *trouble // what ails the engine's background work just now
 
+	compactions *compactions // of the engine
+
 	health      io.Closer // watches the disk; nil in memory
 	stopExpirer func()
 
@@ -156,6 +158,7 @@ func open(dir string, opts Options, ticks <-chan time.Time, tune ...func(*pebble
 		workers: newWorkers(),
 		failure: newFailure(opts.Logger),
 	}
+	s.compactions = newCompactions()
 	s.trouble = &trouble{log: opts.Logger, failure: s.failure}
 	for i := range s.stripes {
 		s.stripes[i].init()
