@@ -3,24 +3,32 @@ package dedupe
 import (
 	"encoding/binary"
 	"fmt"
-	"math"
-	"time"
+	"hash/crc32"
+	"slices"
 
 	"holdfast.dev/gateway/internal/identity"
 )
 
 // Records are kept in a binary form that begins with the number of its format.
-// A release reads every format up to its own and refuses later ones. Strings
-// and lists are preceded by their length as an unsigned varint; times are
-// milliseconds since 1970 as a signed varint, zero for none.
-const recordFormat = 1
+// A release reads every format up to its own and refuses later ones, which it never
+// sends.
+//
+// Format 2 leaves out the action's id, which is the value's key, and ends with a
+// checksum over it and the record: what was damaged, or is another's, is not read.
+// What there is one byte for takes one (words.go), ids are packed (pack.go), and
+// times are distances from each other. A record has one form only: whatever the
+// encoder would have written otherwise is refused.
+const recordFormat = 2
 
 const (
-	flagOwnerLost = 1 << iota
-	flagResent
-	flagResolved
-	flagPrevious
-	flagChecker
+	flagDerived   = 1 << iota // the fingerprint is the identity
+	flagOwnerLost             //
+	flagResent                //
+	flagResolved              //
+	flagPrevious              // there is one
+	flagChecked               // checks were planned or made
+	flagChecker               // there is one
+	flagTold                  // the outcome has more than a phase and a status
 )
 
 func flag(bit byte, on bool) byte {
@@ -30,195 +38,268 @@ func flag(bit byte, on bool) byte {
 	return 0
 }
 
+func (r *Record) flags() byte {
+	return flag(flagDerived, r.Fingerprint == identity.Fingerprint(r.Identity)) |
+		flag(flagOwnerLost, r.OwnerLost) | flag(flagResent, r.Resent) | flag(flagResolved, r.Resolved) |
+		flag(flagPrevious, r.Previous != nil) | flag(flagChecker, r.Checker != Owner{}) |
+		flag(flagChecked, !r.NextCheck.IsZero() || !r.CheckEnd.IsZero() || !r.SentUntil.IsZero() || r.Checks != 0) |
+		flag(flagTold, r.Outcome.Reason != "" || r.Outcome.Code != "" || r.Outcome.Message != "")
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+const sumSize = 4
+
+// sumOf is the checksum of a record without it.
+func sumOf(id *ActionID, body []byte) uint32 {
+	return crc32.Update(crc32.Checksum(id[:], castagnoli), castagnoli, body)
+}
+
 func encodeRecord(r *Record) []byte {
-	flags := flag(flagOwnerLost, r.OwnerLost) | flag(flagResent, r.Resent) |
-		flag(flagResolved, r.Resolved) | flag(flagPrevious, r.Previous != nil) | flag(flagChecker, r.Checker != Owner{})
-	w := writer(make([]byte, 0, 512))
+	flags := r.flags()
+	w := writer(make([]byte, 0, 320))
 	w = append(w, recordFormat, byte(r.State), flags)
-	w = append(w, r.ID[:]...)
 	w = append(w, r.Owner[:]...)
 	w = append(w, r.Identity[:]...)
-	w = append(w, r.Fingerprint[:]...)
+	if flags&flagDerived == 0 {
+		w = append(w, r.Fingerprint[:]...)
+	}
 	w = append(w, r.ConnectorSum[:]...)
-	for _, t := range []time.Time{r.Created, r.LeaseEnd, r.WindowEnd, r.HoldUntil, r.Deadline, r.Settled, r.VendorKeyEnd, r.NextCheck, r.CheckEnd, r.SentUntil} {
-		w.time(t)
+	w.time(r.Created, r.ID.claimed())
+	w.time(r.LeaseEnd, r.Created)
+	w.time(r.Deadline, r.LeaseEnd)
+	w.time(r.WindowEnd, r.Created)
+	w.time(r.HoldUntil, r.WindowEnd)
+	w.time(r.VendorKeyEnd, r.WindowEnd)
+	w.time(r.Settled, r.Created)
+	w.word(string(r.Source))
+	w.id(r.ConnectionID, r.Created)
+	w.string(r.Connection)
+	w.string(r.Action)
+	w.string(r.Connector)
+	w.id(r.KeyID, r.Created)
+	w.id(r.RequestID, r.Created)
+	w.id(r.Marker, r.Created)
+	w.id(r.VendorKey, r.Created)
+	w.word(string(r.Evidence))
+	w.outcome(&r.Outcome, flags)
+	w.attempts(r)
+	w.history(r)
+	if flags&flagChecked != 0 {
+		w.time(r.NextCheck, r.Created)
+		w.time(r.CheckEnd, r.NextCheck)
+		w.time(r.SentUntil, r.Created)
+		w.int(int64(r.Checks))
 	}
-	for _, s := range []string{
-		string(r.Source), r.ConnectionID, r.Connection, r.Action, r.Connector,
-		r.KeyID, r.RequestID, r.Marker, r.VendorKey, string(r.Evidence),
-		r.Outcome.Phase, r.Outcome.Reason, r.Outcome.Code, r.Outcome.Message,
-	} {
-		w.string(s)
-	}
-	w.uint(uint64(max(r.Outcome.VendorStatus, 0)))
-	w.uint(uint64(len(r.Attempts)))
-	for _, a := range r.Attempts {
-		w.time(a.At)
-		w.uint(uint64(max(a.Duration.Milliseconds(), 0)))
-		w.string(a.Phase)
-		w.string(a.Reason)
-		w.uint(uint64(max(a.Status, 0)))
-	}
-	w.uint(uint64(len(r.History)))
-	for _, h := range r.History {
-		w.time(h.At)
-		w.string(string(h.Event))
-		w.string(h.By)
-		w.string(h.Detail)
-	}
-	w.uint(uint64(max(r.Checks, 0)))
-	if r.Checker != (Owner{}) {
+	if flags&flagChecker != 0 {
 		w = append(w, r.Checker[:]...)
 	}
 	if p := r.Previous; p != nil {
 		w = append(w, p.ID[:]...)
 		w = append(w, byte(p.State))
-		w.time(p.At)
+		w.time(p.At, r.Created)
 	}
-	return w
+	return binary.BigEndian.AppendUint32(w, sumOf(&r.ID, w))
 }
 
-// decodeRecord reads what encodeRecord wrote; anything else is ErrUnreadable.
-func decodeRecord(data []byte) (*Record, error) {
-	r := reader{rest: data}
-	if format := r.byte(); r.bad || format != recordFormat {
-		return nil, fmt.Errorf("decode record of format %d: %w", format, ErrUnreadable)
+// decodeRecord reads what encodeRecord wrote of an action; anything else is
+// ErrUnreadable.
+func decodeRecord(id ActionID, data []byte) (*Record, error) {
+	var rec *Record
+	var ok bool
+	switch {
+	case len(data) == 0:
+	case data[0] == 1:
+		rec, ok = decodeRecord1(id, data)
+	case data[0] == recordFormat && len(data) > sumSize:
+		body := data[:len(data)-sumSize]
+		if ok = binary.BigEndian.Uint32(data[len(body):]) == sumOf(&id, body); ok {
+			rec, ok = decodeRecord2(id, body)
+		}
 	}
-	rec := &Record{State: State(r.byte())}
-	flags := r.byte()
-	rec.OwnerLost = flags&flagOwnerLost != 0
-	rec.Resent = flags&flagResent != 0
-	rec.Resolved = flags&flagResolved != 0
-	r.fill(rec.ID[:])
-	r.fill(rec.Owner[:])
-	r.fill(rec.Identity[:])
-	r.fill(rec.Fingerprint[:])
-	r.fill(rec.ConnectorSum[:])
-	for _, t := range []*time.Time{&rec.Created, &rec.LeaseEnd, &rec.WindowEnd, &rec.HoldUntil, &rec.Deadline, &rec.Settled, &rec.VendorKeyEnd, &rec.NextCheck, &rec.CheckEnd, &rec.SentUntil} {
-		*t = r.time()
+	if !ok {
+		return nil, fmt.Errorf("decode record: %w", ErrUnreadable)
 	}
-	rec.Source = identity.Source(r.string())
-	for _, s := range []*string{
-		&rec.ConnectionID, &rec.Connection, &rec.Action, &rec.Connector,
-		&rec.KeyID, &rec.RequestID, &rec.Marker, &rec.VendorKey, (*string)(&rec.Evidence),
-		&rec.Outcome.Phase, &rec.Outcome.Reason, &rec.Outcome.Code, &rec.Outcome.Message,
-	} {
-		*s = r.string()
-	}
-	rec.Outcome.VendorStatus = r.int()
-	for range r.count() {
-		rec.Attempts = append(rec.Attempts, Attempt{
-			At: r.time(), Duration: time.Duration(r.int()) * time.Millisecond,
-			Phase: r.string(), Reason: r.string(), Status: r.int(),
-		})
-	}
-	for range r.count() {
-		rec.History = append(rec.History, Change{
-			At: r.time(), Event: Event(r.string()), By: r.string(), Detail: r.string(),
-		})
-	}
-	rec.Checks = r.int()
-	if flags&flagChecker != 0 {
-		r.fill(rec.Checker[:])
-		r.bad = r.bad || rec.Checker == Owner{}
-	}
-	if flags&flagPrevious != 0 {
-		rec.Previous = &Previous{}
-		r.fill(rec.Previous.ID[:])
-		rec.Previous.State = State(r.byte())
-		rec.Previous.At = r.time()
-	}
-	_, known := stateNames[rec.State]
-	if r.bad || len(r.rest) != 0 || !known || flags >= flagChecker<<1 {
+	if _, known := stateNames[rec.State]; !known {
 		return nil, fmt.Errorf("decode record: %w", ErrUnreadable)
 	}
 	return rec, nil
 }
 
-type writer []byte
-
-func (w *writer) uint(v uint64) { *w = binary.AppendUvarint(*w, v) }
-
-func (w *writer) string(s string) {
-	w.uint(uint64(len(s)))
-	*w = append(*w, s...)
+func decodeRecord2(id ActionID, body []byte) (*Record, bool) {
+	r := reader{rest: body[1:]}
+	rec := &Record{ID: id, State: State(r.byte())}
+	flags := r.byte()
+	rec.OwnerLost, rec.Resent, rec.Resolved = flags&flagOwnerLost != 0, flags&flagResent != 0, flags&flagResolved != 0
+	r.fill(rec.Owner[:])
+	r.fill(rec.Identity[:])
+	if rec.Fingerprint = identity.Fingerprint(rec.Identity); flags&flagDerived == 0 {
+		r.fill(rec.Fingerprint[:])
+	}
+	r.fill(rec.ConnectorSum[:])
+	rec.Created = r.time(id.claimed())
+	rec.LeaseEnd = r.time(rec.Created)
+	rec.Deadline = r.time(rec.LeaseEnd)
+	rec.WindowEnd = r.time(rec.Created)
+	rec.HoldUntil = r.time(rec.WindowEnd)
+	rec.VendorKeyEnd = r.time(rec.WindowEnd)
+	rec.Settled = r.time(rec.Created)
+	rec.Source = identity.Source(r.word())
+	rec.ConnectionID = r.id(rec.Created)
+	rec.Connection, rec.Action, rec.Connector = r.string(), r.string(), r.string()
+	rec.KeyID, rec.RequestID = r.id(rec.Created), r.id(rec.Created)
+	rec.Marker, rec.VendorKey = r.id(rec.Created), r.id(rec.Created)
+	rec.Evidence = Evidence(r.word())
+	r.outcome(&rec.Outcome, flags)
+	r.attempts(rec)
+	r.history(rec)
+	if flags&flagChecked != 0 {
+		rec.NextCheck = r.time(rec.Created)
+		rec.CheckEnd = r.time(rec.NextCheck)
+		rec.SentUntil = r.time(rec.Created)
+		rec.Checks = int(r.int())
+	}
+	if flags&flagChecker != 0 {
+		r.fill(rec.Checker[:])
+	}
+	if flags&flagPrevious != 0 {
+		rec.Previous = &Previous{}
+		r.fill(rec.Previous.ID[:])
+		rec.Previous.State = State(r.byte())
+		rec.Previous.At = r.time(rec.Created)
+	}
+	return rec, r.ended() && rec.flags() == flags
 }
 
-func (w *writer) time(t time.Time) {
-	var ms int64
-	if !t.IsZero() {
-		ms = t.UnixMilli()
+func (w *writer) outcome(o *Outcome, flags byte) {
+	w.word(o.Phase)
+	w.int(int64(o.VendorStatus))
+	if flags&flagTold != 0 {
+		w.word(o.Reason)
+		w.string(o.Code)
+		w.string(o.Message)
 	}
-	*w = binary.AppendVarint(*w, ms)
 }
 
-// reader takes fields off the front; after the first that is not there, bad
-// is set and everything reads as zero.
-type reader struct {
-	rest []byte
-	bad  bool
+func (r *reader) outcome(o *Outcome, flags byte) {
+	o.Phase, o.VendorStatus = r.word(), int(r.int())
+	if flags&flagTold != 0 {
+		o.Reason, o.Code, o.Message = r.word(), r.string(), r.string()
+	}
 }
 
-func (r *reader) take(n int) []byte {
-	if r.bad || n < 0 || n > len(r.rest) {
-		r.bad = true
-		return nil
-	}
-	out := r.rest[:n]
-	r.rest = r.rest[n:]
-	return out
+// What an attempt begins with: whether it came to the same as the write.
+const (
+	attemptOther = 0
+	attemptSame  = 1
+)
+
+func (a *Attempt) like(o *Outcome) bool {
+	return a.Phase == o.Phase && a.Reason == o.Reason && a.Status == o.VendorStatus
 }
 
-func (r *reader) fill(dst []byte) { copy(dst, r.take(len(dst))) }
-
-func (r *reader) byte() byte {
-	if b := r.take(1); b != nil {
-		return b[0]
+func (w *writer) attempts(r *Record) {
+	w.uint(uint64(len(r.Attempts)))
+	before := r.Created
+	for i := range r.Attempts {
+		a := &r.Attempts[i]
+		same := a.like(&r.Outcome)
+		*w = append(*w, flag(attemptSame, same))
+		w.time(a.At, before)
+		w.int(a.Duration.Milliseconds())
+		if !same {
+			w.word(a.Phase)
+			w.word(a.Reason)
+			w.int(int64(a.Status))
+		}
+		before = a.At
 	}
-	return 0
 }
 
-func (r *reader) varint(read func([]byte) int) {
-	n := 0
-	if !r.bad {
-		n = read(r.rest)
+func (r *reader) attempts(rec *Record) {
+	n := r.count()
+	rec.Attempts = slices.Grow(rec.Attempts, n)
+	before := rec.Created
+	for range n {
+		head := r.byte()
+		a := Attempt{
+			At: r.time(before), Duration: r.millis(),
+			Phase: rec.Outcome.Phase, Reason: rec.Outcome.Reason, Status: rec.Outcome.VendorStatus,
+		}
+		if head == attemptOther {
+			a.Phase, a.Reason, a.Status = r.word(), r.word(), int(r.int())
+		}
+		r.insist(flag(attemptSame, a.like(&rec.Outcome)) == head)
+		rec.Attempts = append(rec.Attempts, a)
+		before = a.At
 	}
-	if n <= 0 {
-		r.bad = true
-		return
-	}
-	r.rest = r.rest[n:]
 }
 
-func (r *reader) int() int {
-	var v uint64
-	r.varint(func(b []byte) (n int) { v, n = binary.Uvarint(b); return n })
-	if v > math.MaxInt32 {
-		r.bad = true
-		return 0
+// What a line of the history begins with: the number of its event, if it has one,
+// and which of the others it has.
+const (
+	changeEvent  = 1<<5 - 1
+	changeByKey  = 1 << 5 // by the API key that claimed
+	changeBy     = 1 << 6 // by another
+	changeDetail = 1 << 7
+)
+
+func (c *Change) head(keyID string) byte {
+	head := eventNumbers[c.Event] | flag(changeDetail, c.Detail != "")
+	switch c.By {
+	case "":
+		return head
+	case keyID:
+		return head | changeByKey
+	default:
+		return head | changeBy
 	}
-	return int(v)
 }
 
-// count reads the length of a list, every element of which takes a byte or more.
-func (r *reader) count() int {
-	n := r.int()
-	if n > len(r.rest) {
-		r.bad = true
+func (w *writer) history(r *Record) {
+	w.uint(uint64(len(r.History)))
+	before := r.Created
+	for i := range r.History {
+		c := &r.History[i]
+		head := c.head(r.KeyID)
+		*w = append(*w, head)
+		w.time(c.At, before)
+		if head&changeEvent == 0 {
+			w.string(string(c.Event))
+		}
+		if head&changeBy != 0 {
+			w.id(c.By, r.Created)
+		}
+		if head&changeDetail != 0 {
+			w.word(c.Detail)
+		}
+		before = c.At
 	}
-	if r.bad {
-		return 0
-	}
-	return n
 }
 
-func (r *reader) string() string { return string(r.take(r.int())) }
-
-func (r *reader) time() time.Time {
-	var ms int64
-	r.varint(func(b []byte) (n int) { ms, n = binary.Varint(b); return n })
-	if r.bad || ms == 0 {
-		return time.Time{}
+func (r *reader) history(rec *Record) {
+	n := r.count()
+	rec.History = slices.Grow(rec.History, n)
+	before := rec.Created
+	for range n {
+		head := r.byte()
+		c := Change{At: r.time(before)}
+		if number := head & changeEvent; number == 0 {
+			c.Event = Event(r.string())
+		} else if int(number) <= len(events) {
+			c.Event = events[number-1]
+		}
+		if head&changeByKey != 0 {
+			c.By = rec.KeyID
+		}
+		if head&changeBy != 0 {
+			c.By = r.id(rec.Created)
+		}
+		if head&changeDetail != 0 {
+			c.Detail = r.word()
+		}
+		r.insist(c.head(rec.KeyID) == head)
+		rec.History = append(rec.History, c)
+		before = c.At
 	}
-	return time.UnixMilli(ms).UTC()
 }

@@ -66,12 +66,9 @@ func recordIn(snap ledger.Snapshot, id ActionID) (s stored, ok bool, err error) 
 	if !ok {
 		return stored{}, false, nil
 	}
-	rec, err := decodeRecord(v.Data)
+	rec, err := decodeRecord(id, v.Data)
 	if err != nil {
 		return stored{}, false, err
-	}
-	if rec.ID != id {
-		return stored{}, false, ErrUnreadable
 	}
 	return stored{Record: rec, version: v.Version}, true, nil
 }
