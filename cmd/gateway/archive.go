@@ -154,7 +154,7 @@ func (a *App) openSealer(ring *seal.Ring, registerer prometheus.Registerer) (err
 	if a.sealing.sealer, err = archive.NewSealer(archive.Config{
 		Store: ofKnownFormat{Store: a.unwatched, doubt: a.losses.doubt}, Storage: a.archive, Signer: ring, Backlog: a.sealing.backlog, Scopes: a.directory,
 		Retention: a.directory.AuditRetention, Hot: auditHot(a.cfg),
-		Derivation: usageFold{}, Terms: termsOf, Metrics: registerer, Logger: a.log,
+		Derivation: usageFold{}, Terms: audit.EachTerm, Metrics: registerer, Logger: a.log,
 	}); err != nil {
 		return err
 	}
@@ -168,15 +168,6 @@ func (a *App) openTrail() *trail.Log {
 		return trail.New(a.store, nil)
 	}
 	return trail.New(a.store, a.sealing.reader)
-}
-
-// termsOf is what a row can be found by.
-func termsOf(r ledger.Row) []string {
-	row, err := audit.Decode(r.Data)
-	if err != nil {
-		return nil // it is found by its time alone
-	}
-	return audit.Terms(row)
 }
 
 // usageFold adds rows to the usage figures in the step that seals them.

@@ -30,14 +30,10 @@ type content Hash
 
 // contentOf covers the row as it is stored, byte for byte, and its cursor.
 func contentOf(cursor string, data []byte) content {
-	var number [8]byte
-	h := sha256.New()
-	for _, field := range [][]byte{[]byte(cursor), data} {
-		binary.BigEndian.PutUint64(number[:], uint64(len(field)))
-		h.Write(number[:])
-		h.Write(field)
-	}
-	return content(h.Sum(nil))
+	var room [1 << 10]byte // enough for most
+	b := binary.BigEndian.AppendUint64(room[:0], uint64(len(cursor)))
+	b = append(b, cursor...)
+	return sha256.Sum256(prefixed(b, data))
 }
 
 // Next is the hash of the row behind this one, given its number, the store's

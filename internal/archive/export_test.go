@@ -13,9 +13,9 @@ func BuildSegment(s Signer, h Head, scope ledger.Scope, at time.Time, final bool
 	if len(rows) > 0 {
 		from = rows[0].At
 	}
-	b := begin(h, scope, from)
+	b := begin(h, scope, from, 0)
 	for _, r := range rows {
-		if err := b.add(r); err != nil {
+		if _, _, err := b.add(r); err != nil {
 			panic(err)
 		}
 	}

@@ -113,14 +113,19 @@ func (r Row) SealedLine() []byte { return r.line(true) }
 func (r Row) OpenLine() []byte { return r.line(false) }
 
 func (r Row) line(sealed bool) []byte {
-	b := make([]byte, 0, len(r.Data)+len(r.Cursor)+200)
+	_, err := audit.Decode(r.Data)
+	return r.appendLine(make([]byte, 0, len(r.Data)+len(r.Cursor)+200), sealed, err == nil)
+}
+
+// appendLine is told whether the row can be read, which decides the form it takes.
+func (r Row) appendLine(b []byte, sealed, readable bool) []byte {
 	b = strconv.AppendUint(append(b, rowHead...), r.Seq, 10)
 	b = r.At.UTC().AppendFormat(append(b, rowAt...), timeForm)
 	b = append(append(b, rowCursor...), r.Cursor...)
 	if sealed {
 		b = hex.AppendEncode(append(b, rowHash...), r.Hash[:])
 	}
-	if _, err := audit.Decode(r.Data); err == nil {
+	if readable {
 		b = append(append(b, rowPlain...), r.Data...)
 	} else {
 		b = base64.StdEncoding.AppendEncode(append(b, rowRaw...), r.Data)

@@ -199,16 +199,20 @@ func (s *Sealer) store(ctx context.Context, scope ledger.Scope, h Head, b batch,
 	if at.Before(to) {
 		at = to // a guess of the store's clock may be behind it
 	}
-	build := begin(h, scope, from)
+	build := begin(h, scope, from, b.bytes)
 	terms := map[string]struct{}{}
+	note := func(term []byte) {
+		if _, noted := terms[string(term)]; !noted {
+			terms[string(term)] = struct{}{}
+		}
+	}
 	for _, r := range b.rows {
-		if err := build.add(r); err != nil {
+		row, readable, err := build.add(r)
+		if err != nil {
 			return Entry{}, err
 		}
-		if s.Terms != nil {
-			for _, term := range s.Terms(r) {
-				terms[term] = struct{}{}
-			}
+		if s.Terms != nil && readable {
+			s.Terms(row, note)
 		}
 	}
 	c, text := build.close(s.Signer, at, final)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"holdfast.dev/gateway/internal/audit"
 	"holdfast.dev/gateway/internal/ledger"
 )
 
@@ -42,8 +43,10 @@ type Config struct {
 	// Hot is how long rows stay in the store after they were sealed.
 	Hot time.Duration
 
-	Derivation Derivation                // may be nil
-	Terms      func(ledger.Row) []string // the terms to find a row by; may be nil
+	Derivation Derivation // may be nil
+	// Terms calls f with each term to find a row by; may be nil. A row that cannot be
+	// read is found by its time alone.
+	Terms func(row audit.Row, f func(term []byte))
 
 	Metrics prometheus.Registerer
 	Logger  *slog.Logger

@@ -8,6 +8,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"holdfast.dev/gateway/internal/audit"
 	"holdfast.dev/gateway/internal/ledger"
 )
 
@@ -37,44 +38,47 @@ func newCodec() (*codec, error) {
 // builder writes one segment.
 type builder struct {
 	header Header
-	buf    bytes.Buffer
+	text   []byte
 	last   Hash
-	rows   []Row
+	rows   uint64
 }
 
-// begin starts the segment behind a head. From is the time of its first row.
-func begin(head Head, scope ledger.Scope, from time.Time) *builder {
+// begin starts the segment behind a head. From is the time of its first row, size
+// about how many bytes its rows have.
+func begin(head Head, scope ledger.Scope, from time.Time, size int) *builder {
 	b := &builder{last: head.Hash, header: Header{
 		Type: typeSegment, V: segmentVersion, Tenant: head.Tenant, Scope: ScopeID(scope),
 		Number: head.Number + 1, First: head.Seq + 1, Prev: head.Hash, From: Time{from.UTC()},
 	}}
-	b.buf.Write(b.header.Line())
+	b.text = append(make([]byte, 0, size+size/2+1<<10), b.header.Line()...)
 	return b
 }
 
 var errCursor = errors.New("a row's cursor cannot be written into a segment")
 
-func (b *builder) add(r ledger.Row) error {
+// add writes one more row, and returns what it says if it can be read.
+func (b *builder) add(r ledger.Row) (said audit.Row, readable bool, err error) {
 	if !cursorFits(r.Cursor) {
-		return errCursor
+		return said, false, errCursor
 	}
-	row := Row{Row: r, Seq: b.header.First + uint64(len(b.rows))}
+	row := Row{Row: r, Seq: b.header.First + b.rows}
 	row.Hash = b.last.Next(row.Seq, r.At, r.Cursor, r.Data)
 	b.last = row.Hash
-	b.rows = append(b.rows, row)
-	b.buf.Write(row.SealedLine())
-	return nil
+	b.rows++
+	said, unreadable := audit.Decode(r.Data)
+	b.text = row.appendLine(b.text, true, unreadable == nil)
+	return said, unreadable == nil, nil
 }
 
 // close signs the segment and returns its text.
 func (b *builder) close(s Signer, at time.Time, final bool) (Checkpoint, []byte) {
 	c := Checkpoint{
 		Type: typeCheckpoint, Tenant: b.header.Tenant, Scope: b.header.Scope, Segment: b.header.Number,
-		Seq: b.header.First + uint64(len(b.rows)) - 1, Head: b.last, At: Time{at.UTC()}, Final: final,
+		Seq: b.header.First + b.rows - 1, Head: b.last, At: Time{at.UTC()}, Final: final,
 	}
 	c.sign(s)
-	b.buf.Write(c.Line())
-	return c, b.buf.Bytes()
+	b.text = append(b.text, c.Line()...)
+	return c, b.text
 }
 
 // ErrDamaged means that an object of the archive is missing or is not what was

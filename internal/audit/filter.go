@@ -23,40 +23,44 @@ type Filter struct {
 	Until      time.Time
 }
 
-// Terms returns what can be looked up of a row as Decode returned it: a term
-// "name=value" for each member that a [Filter] can name. A row that a filter
-// selects has every term of the filter's.
+// EachTerm calls f with what can be looked up of a row as Decode returned it: a
+// term "name=value" for each member that a [Filter] can name. A row that a filter
+// selects has every term of the filter's. A term is good until f returns: of many
+// rows most terms are the same ones again.
 //
 // Two different labels can give one term if their names hold "=". Who skips rows
 // by their terms then reads a few for nothing, and misses none.
-func Terms(r Row) []string {
-	return terms(string(r.Event), r.Connection, r.Action, r.ActionID, r.Actor.KeyID, r.Identity, r.Outcome, r.Meta)
+func EachTerm(r Row, f func(term []byte)) {
+	eachTerm(f, string(r.Event), r.Connection, r.Action, r.ActionID, r.Actor.KeyID, r.Identity, r.Outcome, r.Meta)
 }
 
 // Terms returns the terms that a row must have to be selected, none if the
 // filter selects by time at most.
 func (f Filter) Terms() []string {
-	return terms(string(f.Event), f.Connection, f.Action, f.ActionID, f.KeyID, f.Identity, f.Outcome, f.Meta)
+	var all []string
+	eachTerm(func(term []byte) { all = append(all, string(term)) },
+		string(f.Event), f.Connection, f.Action, f.ActionID, f.KeyID, f.Identity, f.Outcome, f.Meta)
+	return all
 }
 
-func terms(event, connection, action, actionID, keyID, identity, outcome string, meta map[string]string) []string {
-	all := make([]string, 0, 7+len(meta))
-	add := func(name, value string) {
-		if value != "" {
-			all = append(all, name+"="+value)
+func eachTerm(f func(term []byte), event, connection, action, actionID, keyID, identity, outcome string, meta map[string]string) {
+	term := make([]byte, 0, 128) // as a rule
+	for _, member := range [...]struct{ name, value string }{
+		{"event=", event}, {"connection=", connection}, {"action=", action}, {"action_id=", actionID},
+		{"key_id=", keyID}, {"identity=", identity}, {"outcome=", outcome},
+	} {
+		if member.value != "" {
+			term = append(append(term[:0], member.name...), member.value...)
+			f(term)
 		}
 	}
-	add("event", event)
-	add("connection", connection)
-	add("action", action)
-	add("action_id", actionID)
-	add("key_id", keyID)
-	add("identity", identity)
-	add("outcome", outcome)
-	for _, name := range slices.Sorted(maps.Keys(meta)) {
-		all = append(all, "meta."+name+"="+meta[name]) // an empty value is a value
+	if len(meta) == 0 {
+		return
 	}
-	return all
+	for _, name := range slices.Sorted(maps.Keys(meta)) {
+		term = append(append(append(term[:0], "meta."...), name...), '=')
+		f(append(term, meta[name]...)) // an empty value is a value
+	}
 }
 
 // All says whether the filter selects every row.

@@ -55,9 +55,7 @@ func (s *shelf) seal(t require.TestingT, n int) {
 		if err != nil {
 			continue
 		}
-		for _, term := range audit.Terms(row) {
-			p.terms[term] = true
-		}
+		audit.EachTerm(row, func(term []byte) { p.terms[string(term)] = true })
 	}
 	s.parts = append(s.parts, p)
 }

@@ -59,11 +59,7 @@ func newLong(t *testing.T) *long {
 		Retention: func(context.Context, ledger.Scope) (time.Duration, bool, error) {
 			return archive.DefaultRetention, true, nil
 		},
-		Terms: func(r ledger.Row) []string {
-			row, err := audit.Decode(r.Data)
-			require.NoError(t, err)
-			return audit.Terms(row)
-		},
+		Terms:   audit.EachTerm,
 		Metrics: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(t, err)

@@ -41,14 +41,7 @@ func TestNothingIsLostOrDoubledWhileRowsMove(t *testing.T) {
 		Retention: func(context.Context, ledger.Scope) (time.Duration, bool, error) {
 			return archive.DefaultRetention, true, nil
 		},
-		Hot: -time.Minute, Metrics: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
-		Terms: func(r ledger.Row) []string {
-			row, err := audit.Decode(r.Data)
-			if err != nil {
-				return nil
-			}
-			return audit.Terms(row)
-		},
+		Hot: -time.Minute, Terms: audit.EachTerm, Metrics: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(t, err)
 	reader, err := archive.NewReader(store, storage)

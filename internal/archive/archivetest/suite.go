@@ -123,13 +123,7 @@ func (f *fixture) sealerWith(store ledger.Store, storage archive.Storage, b *arc
 	return s
 }
 
-func terms(r ledger.Row) []string {
-	row, err := audit.Decode(r.Data)
-	if err != nil {
-		return nil
-	}
-	return []string{"action_id=" + row.ActionID}
-}
+func terms(row audit.Row, f func(term []byte)) { f([]byte("action_id=" + row.ActionID)) }
 
 // write appends rows, each in a step of its own.
 func (f *fixture) write(store ledger.Store, n int) {
