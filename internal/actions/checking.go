@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"holdfast.dev/gateway/internal/connections"
 	"holdfast.dev/gateway/internal/connectors"
 	"holdfast.dev/gateway/internal/dedupe"
@@ -62,7 +64,7 @@ type checked struct {
 // check runs the connector's check of a held write, at most one at a time over
 // all replicas. Errors are those of StartCheck, or the store's.
 func (s *Service) check(ctx context.Context, scope ledger.Scope, id dedupe.ActionID, by asker) (checked, error) {
-	ctx, span := s.tracer.Start(ctx, "check")
+	ctx, span := s.span(ctx, "check", trace.SpanKindInternal)
 	defer span.End()
 	limits.TurnOf(ctx).Leave() // a vendor may take its time
 	handle, err := s.claims.StartCheck(ctx, scope, id, by.scribe)

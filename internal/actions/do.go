@@ -25,7 +25,7 @@ func (s *Service) Do(ctx context.Context, req Request) (Reply, error) {
 		return Reply{}, fail(Draining, "this gateway is shutting down; nothing was sent, repeat the request and another one answers").after(time.Second)
 	}
 	defer s.running.Done()
-	ctx, span := s.tracer.Start(ctx, "do", trace.WithSpanKind(trace.SpanKindServer))
+	ctx, span := s.span(ctx, "do", trace.SpanKindServer)
 	defer span.End()
 
 	started := time.Now()
@@ -145,7 +145,7 @@ func (s *Service) replay(ctx context.Context, w *write) (claimed dedupe.Claimed,
 	}
 	_, cl.Basis = w.conditions()
 	at := time.Now()
-	if claimed, known, err = s.claims.Replay(context.WithoutCancel(ctx), cl); known || err != nil {
+	if claimed, known, err = s.claims.Replay(context.WithoutCancel(ctx), cl); s.tracer != nil && (known || err != nil) {
 		_, span := s.tracer.Start(ctx, "claim", trace.WithTimestamp(at)) // there will be no other
 		spanClaim(span, claimed, err)
 		span.End()
@@ -154,7 +154,7 @@ func (s *Service) replay(ctx context.Context, w *write) (claimed dedupe.Claimed,
 }
 
 func (s *Service) claimOnce(ctx context.Context, w *write) (claimed dedupe.Claimed, err error) {
-	ctx, span := s.tracer.Start(ctx, "claim")
+	ctx, span := s.span(ctx, "claim", trace.SpanKindInternal)
 	defer span.End()
 	defer func() { spanClaim(span, claimed, err) }()
 	// Once the claim is on its way it is carried to its end: a caller that hangs

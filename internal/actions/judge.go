@@ -112,7 +112,7 @@ func (o *owner) attempt(ctx context.Context, at **wire.Exchange) finding {
 		o.s.log.WarnContext(ctx, "credential not usable", "action_id", o.w.id.String(), "connection", o.w.conn.Name, "error", err)
 		return unsent("credentials")
 	}
-	ctx, span := o.s.tracer.Start(ctx, "vendor", trace.WithSpanKind(trace.SpanKindClient))
+	ctx, span := o.s.span(ctx, "vendor", trace.SpanKindClient)
 	defer span.End()
 	if o.w.conn.SendTrace {
 		nameTrace(ctx, &req)
@@ -246,7 +246,7 @@ func soundJSON(b []byte) bool {
 
 // mayBeJSON: the type says JSON, or there is none.
 func mayBeJSON(contentType string) bool {
-	if contentType == "" {
+	if contentType == "" || contentType == "application/json" {
 		return true
 	}
 	mt, _, err := mime.ParseMediaType(contentType)

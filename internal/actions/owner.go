@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"holdfast.dev/gateway/internal/dedupe"
 	"holdfast.dev/gateway/internal/limits"
 )
@@ -124,7 +126,7 @@ const (
 // settle stores what was found. If the store does not take it, the caller is told
 // what can truthfully be told without, and it is tried until it does.
 func (o *owner) settle(ctx context.Context, f finding) done {
-	ctx, span := o.s.tracer.Start(context.WithoutCancel(ctx), "settle")
+	ctx, span := o.s.span(context.WithoutCancel(ctx), "settle", trace.SpanKindInternal)
 	defer func() {
 		if !o.left {
 			span.End()

@@ -33,7 +33,8 @@ type write struct {
 	issued time.Duration // boot clock just before the claim
 	scribe dedupe.Scribe
 
-	ownKey  string // the vendor key of a write that inherits none
+	hashed  [][]byte // what its keyed hashes are over
+	ownKey  string   // the vendor key of a write that inherits none
 	op      connectors.Op
 	planned connectors.Request
 
@@ -138,6 +139,7 @@ func (s *Service) plan(ctx context.Context, w *write) *Error {
 	if err := w.spec.ValidateInput(w.req.Action, w.req.Body); err != nil {
 		return planFailure(err)
 	}
+	w.hashed = [][]byte{[]byte(w.req.Principal.TenantID), []byte(w.conn.ID), w.id[:]}
 	w.op = connectors.Op{
 		Action: w.req.Action, Params: w.req.Body,
 		Config: w.conn.Config, BaseURL: w.conn.BaseURL,
@@ -183,7 +185,7 @@ func planFailure(err error) *Error {
 }
 
 func (s *Service) keyedHash(label string, w *write) [32]byte {
-	return s.sealer.MAC(label, []byte(w.req.Principal.TenantID), []byte(w.conn.ID), w.id[:])
+	return s.sealer.MAC(label, w.hashed...)
 }
 
 // marker is 128 bits of a keyed hash: it names the write at the vendor without

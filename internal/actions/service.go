@@ -102,7 +102,7 @@ type Config struct {
 
 	Metrics *Metrics
 	Logger  *slog.Logger
-	Tracer  trace.TracerProvider // nil: no tracing
+	Tracer  trace.TracerProvider // nil, or one that does nothing: no tracing
 
 	// Boot reads a clock that counts while the machine or the process is
 	// suspended, and returns math.MaxInt64 if it cannot be read, which refuses
@@ -130,7 +130,7 @@ type Service struct {
 
 	metrics  *Metrics
 	log      *slog.Logger
-	tracer   trace.Tracer
+	tracer   trace.Tracer // nil: no tracing
 	boot     func() time.Duration
 	breakers *breakers
 	budgets  *budgets
@@ -161,9 +161,6 @@ func New(c Config) (*Service, error) {
 	if c.BreakerRest <= 0 {
 		c.BreakerRest = breakerRest
 	}
-	if c.Tracer == nil {
-		c.Tracer = noop.NewTracerProvider()
-	}
 	if c.Boot == nil {
 		c.Boot = bootClock
 	}
@@ -174,14 +171,21 @@ func New(c Config) (*Service, error) {
 	brk.opened = c.Metrics.opened.Inc
 	c.Metrics.breakers.Store(brk)
 	base, stop := context.WithCancel(context.Background())
-	return &Service{
+	s := &Service{
 		claims: c.Claims, keys: c.Keys, accounts: c.Accounts, catalog: c.Catalog, sealer: c.Sealer,
 		sender: c.Sender, journal: c.Journal, limits: c.Limits, tokens: c.Tokens, ready: c.Ready,
 		window: c.Window, maxResult: c.MaxResult, reconcile: c.Reconcile, unchecked: c.UncheckedConnectors,
-		metrics: c.Metrics, log: c.Logger, tracer: c.Tracer.Tracer("holdfast.dev/gateway/internal/actions"),
+		metrics: c.Metrics, log: c.Logger,
 		boot: c.Boot, breakers: brk, budgets: newBudgets(c.Boot),
 		base: base, stop: stop,
-	}, nil
+	}
+	if c.Tracer != nil {
+		s.tracer = c.Tracer.Tracer("holdfast.dev/gateway/internal/actions")
+	}
+	if _, off := s.tracer.(noop.Tracer); off {
+		s.tracer = nil
+	}
+	return s, nil
 }
 
 // begin takes a place among the running calls; false once the service drains.

@@ -8,6 +8,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 
 	"holdfast.dev/gateway/internal/connectors"
 	"holdfast.dev/gateway/internal/dedupe"
@@ -17,6 +18,16 @@ import (
 // What spans say: ids and fixed words, as the log does. Names of connections
 // and actions come from records, which only hold names that exist; nothing comes
 // from a body, a key or a credential, and no vendor's words.
+
+// span begins a span of a write. Without tracing there is none, and no context is
+// made to hold it: the one span that ctx may have is the caller's, which is not
+// recording and not ended by End.
+func (s *Service) span(ctx context.Context, name string, kind trace.SpanKind) (context.Context, trace.Span) {
+	if s.tracer == nil {
+		return ctx, noop.Span{}
+	}
+	return s.tracer.Start(ctx, name, trace.WithSpanKind(kind))
+}
 
 func spanDo(span trace.Span, req Request, r Reply, e *Error) {
 	if !span.IsRecording() {

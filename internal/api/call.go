@@ -124,8 +124,8 @@ func (c *call) nothing() error {
 // part of an answer for one.
 func (c *call) send(status int, contentType string, body []byte) error {
 	h := c.w.Header()
-	h.Set("Content-Type", contentType)
-	h.Set("Content-Length", strconv.Itoa(len(body)))
+	values := []string{contentType, strconv.Itoa(len(body))}
+	h["Content-Type"], h["Content-Length"] = values[:1:1], values[1:]
 	out := c.connection()
 	// Without the deadline a client that never reads would hold the answer for
 	// good. It is lifted again because the connection serves further requests.

@@ -82,6 +82,9 @@ func checkMedia(h http.Header, types ...string) error {
 	if len(values) != 1 {
 		return refuse(unsupportedMediaType, "")
 	}
+	if slices.Contains(types, values[0]) {
+		return nil // as nearly all have it: without parameters, and as it is written here
+	}
 	media, params, err := mime.ParseMediaType(values[0])
 	if err != nil || !slices.Contains(types, media) {
 		return refuse(unsupportedMediaType, "")

@@ -43,7 +43,9 @@ func (h *doHandler) do(c *call) error {
 	if req.DryRun {
 		return c.json(http.StatusOK, encodeDryRun(req, reply, c.gap, c.id))
 	}
-	c.w.Header().Set(headerIdempotentReplayed, boolText(reply.Replayed))
+	if reply.Replayed {
+		c.w.Header().Set(headerIdempotentReplayed, boolText(true))
+	}
 	return c.json(http.StatusOK, encodeReply(reply, c.gap, c.id))
 }
 

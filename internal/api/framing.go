@@ -120,12 +120,15 @@ func (f *framing) feed(p []byte) error {
 	return nil
 }
 
+// next begins a message: nothing is kept of the one before but room.
+func (f *framing) next() { *f = framing{line: f.line[:0], tail: f.tail[:0]} }
+
 func (f *framing) endData() {
 	if f.at == inChunk {
 		f.at = inChunkEnd
 		return
 	}
-	*f = framing{line: f.line[:0]}
+	f.next()
 }
 
 // feedLine takes bytes up to the end of a line. A line ends with CR LF, and
@@ -183,7 +186,7 @@ func (f *framing) endLine(line []byte) error {
 		f.at = inChunkSize
 	case inTrailer:
 		if len(line) == 0 {
-			*f = framing{line: f.line[:0]}
+			f.next()
 			return nil
 		}
 		return f.field(line)
@@ -234,7 +237,7 @@ func (f *framing) endHead() error {
 	case f.length > 0:
 		f.at, f.left = inBody, f.length
 	default:
-		*f = framing{line: f.line[:0]}
+		f.next()
 	}
 	return nil
 }

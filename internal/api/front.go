@@ -3,6 +3,7 @@ package api
 import (
 	"fmt"
 	"log/slog"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -35,10 +36,12 @@ type front struct {
 	now     func() time.Time
 	metrics *metrics
 	methods map[string][]string // path → methods
+
+	standing http.Header // of every answer
 }
 
 func newFront(log *slog.Logger, now func() time.Time, m *metrics, who authenticator, j journal, l Limits, routes []route) *front {
-	f := &front{echo: echo.New(), who: who, journal: j, limits: l, log: log, level: slog.LevelInfo, now: now, metrics: m, methods: make(map[string][]string)}
+	f := &front{echo: echo.New(), who: who, journal: j, limits: l, log: log, level: slog.LevelInfo, now: now, metrics: m, methods: make(map[string][]string), standing: standing()}
 	f.echo.HideBanner, f.echo.HidePort = true, true
 	f.echo.HTTPErrorHandler = f.answerError
 	f.echo.IPExtractor = client(l.TrustedProxies)
@@ -56,10 +59,11 @@ func newFront(log *slog.Logger, now func() time.Time, m *metrics, who authentica
 // serve stands before each handler: who asks, and may they. It comes before the
 // body is read.
 func (f *front) serve(rt route) echo.HandlerFunc {
+	notReplayed := []string{boolText(false)} // as in standing
 	return func(ec echo.Context) error {
 		c := callOf(ec)
 		if rt.replays {
-			c.w.Header().Set(headerIdempotentReplayed, boolText(false))
+			c.w.Header()[headerIdempotentReplayed] = notReplayed
 		}
 		if c.outer != nil {
 			return f.serveInner(c, rt)

@@ -63,7 +63,8 @@ func (o *object) flag(name string, value bool) {
 // time writes a time unless it is zero.
 func (o *object) time(name string, value time.Time) {
 	if !value.IsZero() {
-		o.text(name, formatTime(value))
+		o.name(name)
+		o.buf = append(value.UTC().AppendFormat(append(o.buf, '"'), timeForm), '"')
 	}
 }
 

@@ -84,9 +84,11 @@ func (f *front) admitAddress(c *call) error {
 // authenticated gives back what was counted against the address of a caller whose
 // key is good, or could not be looked up.
 func (f *front) authenticated(c *call, err error) {
+	if !c.counted {
+		return
+	}
 	var p *problem
-	bad := errors.Is(err, tenants.ErrUnauthenticated) || errors.As(err, &p)
-	if c.counted && !bad {
+	if bad := errors.Is(err, tenants.ErrUnauthenticated) || errors.As(err, &p); !bad {
 		f.limits.Addresses.Back(c.echo.RealIP())
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"runtime/debug"
 	"slices"
@@ -22,6 +23,19 @@ func callOf(c echo.Context) *call {
 	return cl
 }
 
+// standing are the headers of every answer. All answers share their values: a
+// header that is to be another is set to new ones.
+func standing() http.Header {
+	return http.Header{
+		"Cache-Control":          {"no-store"},
+		"X-Content-Type-Options": {"nosniff"},
+		// Nothing here is for a browser to show, run, frame or tell others about.
+		"Content-Security-Policy":      {"default-src 'none'; frame-ancestors 'none'"},
+		"Referrer-Policy":              {"no-referrer"},
+		"Cross-Origin-Resource-Policy": {"same-origin"},
+	}
+}
+
 // observe stands around everything: it gives the request its id, the answer its
 // standing headers, and the log its one line, and it catches panics.
 func (f *front) observe(next echo.HandlerFunc) echo.HandlerFunc {
@@ -35,12 +49,7 @@ func (f *front) observe(next echo.HandlerFunc) echo.HandlerFunc {
 		ec.Set(callKey, c)
 		h := c.w.Header()
 		h.Set(headerRequestID, c.id)
-		h.Set("Cache-Control", "no-store")
-		h.Set("X-Content-Type-Options", "nosniff")
-		// Nothing here is for a browser to show, run, frame or tell others about.
-		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
-		h.Set("Referrer-Policy", "no-referrer")
-		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		maps.Copy(h, f.standing)
 		if c.r.ContentLength != 0 {
 			// Also for a body that no handler reads: the server drains it.
 			_ = c.connection().SetReadDeadline(time.Now().Add(readTimeout))

@@ -13,6 +13,9 @@ const maxWait = 30 * time.Second
 // the first counts (section 2), more than maxWait is maxWait, and one that
 // cannot be read is no preference: the header never makes a request fail.
 func preferWait(values []string) time.Duration {
+	if len(values) == 0 {
+		return 0
+	}
 	for _, preference := range splitQuoted(strings.Join(values, ","), ',') {
 		preference = splitQuoted(preference, ';')[0]
 		name, value, _ := strings.Cut(preference, "=")

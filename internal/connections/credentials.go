@@ -114,9 +114,24 @@ func (b *Book) Credentials(conn Connection) (map[string]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrCredentials, err)
 	}
-	creds := map[string]string{}
-	if err := strictjson.Unmarshal(plain, &creds); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrCredentials, ledger.ErrCorrupt) // the cause would quote the text
+	creds, sound := textsOf(plain)
+	if !sound {
+		return nil, fmt.Errorf("%w: %w", ErrCredentials, ledger.ErrCorrupt) // a cause would quote the text
 	}
 	return creds, nil
+}
+
+// textsOf reads an object that holds nothing but strings.
+func textsOf(plain []byte) (texts map[string]string, sound bool) {
+	if strictjson.Check(plain) != nil {
+		return nil, false
+	}
+	texts = map[string]string{}
+	err := strictjson.EachMember(plain, func(name, value []byte) bool {
+		var text []byte
+		text, sound = strictjson.Text(value)
+		texts[string(name)] = string(text)
+		return sound
+	})
+	return texts, err == nil && (sound || len(texts) == 0)
 }

@@ -31,6 +31,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash"
 )
 
 const (
@@ -64,8 +65,8 @@ var (
 // It is immutable and safe for concurrent use. It prints as a fixed word, so
 // that no log line or error can carry a key.
 type Ring struct {
-	keys []secret // at least one
-	mac  [keySize]byte
+	keys []secret    // at least one
+	mac  hash.Cloner // HMAC under the key of its own, to which nothing was written
 }
 
 type secret struct {
@@ -103,7 +104,11 @@ func newRing(masters [][]byte) (*Ring, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.mac = [keySize]byte(mac)
+	keyed, ok := hmac.New(sha256.New, mac).(hash.Cloner)
+	if !ok { // the standard library's all can
+		return nil, errors.New("set up keyed hash: it cannot be cloned")
+	}
+	r.mac = keyed
 	return r, nil
 }
 
@@ -167,7 +172,10 @@ func (r *Ring) MAC(label string, fields ...[]byte) [sha256.Size]byte {
 	for _, f := range fields {
 		text = prefixed(text, f)
 	}
-	h := hmac.New(sha256.New, r.mac[:])
+	h, err := r.mac.Clone()
+	if err != nil {
+		panic(err) // documented for hashes that hold others which cannot; SHA-256 can
+	}
 	h.Write(text)
 	return [sha256.Size]byte(h.Sum(text[:0]))
 }
