@@ -10,10 +10,10 @@ import (
 // part of it is a credential.
 func TestCredentialsAreAnObjectOfStrings(t *testing.T) {
 	for text, want := range map[string]map[string]string{
-		`{}`:                           {},
-		`{"token":"t"}`:                {"token": "t"},
+		`{}`:                            {},
+		`{"token":"t"}`:                 {"token": "t"},
 		`{"pass\u0077ord":"a\"\u00e4"}`: {"password": `a"ä`},
-		`{"a":"1","b":""}`:             {"a": "1", "b": ""},
+		`{"a":"1","b":""}`:              {"a": "1", "b": ""},
 	} {
 		creds, err := Credentials(want).plain()
 		require.NoError(t, err)

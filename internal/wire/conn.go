@@ -23,8 +23,9 @@ type conn struct {
 	raw net.Conn // the socket
 	br  *bufio.Reader
 
-	left    int64 // bytes that may still be read
-	readErr error // why the connection gave no more
+	asked   http.Request // all of a request that reading its answer asks for
+	left    int64        // bytes that may still be read
+	readErr error        // why the connection gave no more
 	expiry  *time.Timer
 }
 
@@ -56,9 +57,9 @@ func (c *conn) Read(p []byte) (int, error) {
 // 9110 section 15.2), except 101, after which the connection is not HTTP any
 // more; together they may take up limit bytes.
 func (c *conn) readHead(method string, limit int64) (*http.Response, error) {
-	c.left = limit
+	c.left, c.asked.Method = limit, method
 	for {
-		resp, err := http.ReadResponse(c.br, &http.Request{Method: method})
+		resp, err := http.ReadResponse(c.br, &c.asked)
 		if err != nil {
 			return nil, err
 		}

@@ -1,11 +1,11 @@
 package wire
 
 import (
-	"bytes"
-	"io"
 	"net"
 	"net/http"
+	"net/textproto"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -18,6 +18,7 @@ const userAgent = "holdfast/1"
 type prepared struct {
 	method string
 	url    *url.URL
+	target string // as the request line has it
 	tls    bool
 	addr   string // host and port to dial
 	fresh  bool
@@ -38,7 +39,7 @@ func prepare(r Request) (prepared, string) {
 		return p, ReasonInvalidMethod
 	}
 	var ok bool
-	if p.url, ok = parseURL(r.URL); !ok {
+	if p.url, p.target, ok = parseURL(r.URL); !ok {
 		return p, ReasonInvalidURL
 	}
 	p.tls = p.url.Scheme == "https"
@@ -51,79 +52,139 @@ func prepare(r Request) (prepared, string) {
 		port = "80"
 	}
 	p.addr = net.JoinHostPort(strings.ToLower(p.url.Hostname()), port)
-	header, ok := checkHeader(r.Header)
+	var room [16]field
+	fields, agent, ok := checkHeader(room[:0], r.Header)
 	if !ok {
 		return p, ReasonInvalidHeader
 	}
-	var out bytes.Buffer
-	if render(&out, p, header, r.Body) != nil {
-		return p, ReasonInvalid
-	}
-	p.bytes = out.Bytes()
+	p.bytes = p.render(agent, fields, r.Body)
 	return p, ""
 }
 
-// render writes head and body. Without a body, POST, PUT and PATCH get
-// Content-Length: 0 and the others nothing.
-func render(out *bytes.Buffer, p prepared, header http.Header, body []byte) error {
-	r := &http.Request{Method: p.method, URL: p.url, Host: p.url.Host, Header: header, Close: p.fresh}
-	if len(body) > 0 {
-		r.Body = io.NopCloser(bytes.NewReader(body))
-		r.ContentLength = int64(len(body))
+// render makes head and body, the bytes that net/http's Request.Write makes of the
+// same. Without a body, POST, PUT and PATCH get Content-Length: 0 and the others
+// nothing.
+func (p *prepared) render(agent string, fields []field, body []byte) []byte {
+	out := make([]byte, 0, len(body)+1<<10)
+	line := func(name, value string) {
+		out = append(append(append(out, name...), ": "...), textproto.TrimString(value)...)
+		out = append(out, "\r\n"...)
 	}
-	out.Grow(len(body) + 1<<10)
-	return r.Write(out)
+	out = append(append(append(out, p.method...), ' '), p.target...)
+	out = append(out, " HTTP/1.1\r\n"...)
+	line("Host", withoutZone(p.url.Host))
+	if agent != "" {
+		line("User-Agent", agent)
+	}
+	if p.fresh {
+		line("Connection", "close")
+	}
+	if len(body) > 0 || p.method == http.MethodPost || p.method == http.MethodPut || p.method == http.MethodPatch {
+		line("Content-Length", strconv.Itoa(len(body)))
+	}
+	for _, f := range fields {
+		for _, v := range f.values {
+			line(f.name, v)
+		}
+	}
+	out = append(out, "\r\n"...)
+	return append(out, body...)
 }
 
-func parseURL(raw string) (*url.URL, bool) {
+// withoutZone leaves out the zone of an IPv6 address, which means something on this
+// machine only (RFC 6874 section 1).
+func withoutZone(host string) string {
+	end := strings.LastIndexByte(host, ']')
+	zone := strings.LastIndexByte(host[:max(end, 0)], '%')
+	if zone < 0 {
+		return host
+	}
+	return host[:zone] + host[end:]
+}
+
+// parseURL returns a URL and its target.
+func parseURL(raw string) (*url.URL, string, bool) {
 	u, err := url.Parse(raw)
 	if err != nil || u.Opaque != "" || u.Hostname() == "" || u.User != nil {
-		return nil, false
+		return nil, "", false
 	}
 	if u.Scheme != "http" && u.Scheme != "https" {
-		return nil, false
+		return nil, "", false
 	}
 	if port := u.Port(); port != "" {
 		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-			return nil, false
+			return nil, "", false
 		}
 	}
 	host, err := httpguts.PunycodeHostPort(u.Host)
 	if err != nil || !httpguts.ValidHostHeader(host) {
-		return nil, false
+		return nil, "", false
 	}
 	u.Host = host
 	// net/url lets blanks through in a query; in a request line they end the target.
-	for _, b := range []byte(u.RequestURI()) {
-		if b <= ' ' || b >= 0x7f {
-			return nil, false
+	target := u.RequestURI()
+	for i := range len(target) {
+		if b := target[i]; b <= ' ' || b >= 0x7f {
+			return nil, "", false
 		}
 	}
-	return u, true
+	return u, target, true
 }
 
-// checkHeader gathers the fields that leave. It refuses what could change the
-// framing or the connection, and names that differ only in case, whose order
-// on the wire would be up to chance.
-func checkHeader(in http.Header) (http.Header, bool) {
-	out := make(http.Header, len(in)+2)
+// field is a header with a canonical name.
+type field struct {
+	name   string
+	values []string
+}
+
+// checkHeader appends the fields that leave, in the order of their names, but for
+// the agent, which stands before them. It refuses what could change the framing or
+// the connection, and names that differ only in case, whose order on the wire would
+// be up to chance.
+func checkHeader(fields []field, in http.Header) (out []field, agent string, ok bool) {
+	agent = userAgent
+	named, coded := false, false
 	for name, values := range in {
 		key := http.CanonicalHeaderKey(name)
-		if _, twice := out[key]; twice || !httpguts.ValidHeaderFieldName(name) || ownField(key) {
-			return nil, false
+		if !httpguts.ValidHeaderFieldName(name) || ownField(key) {
+			return nil, "", false
 		}
 		for _, v := range values {
 			if !httpguts.ValidHeaderFieldValue(v) {
-				return nil, false
+				return nil, "", false
 			}
 		}
-		out[key] = values
+		switch key {
+		case "User-Agent":
+			if named {
+				return nil, "", false
+			}
+			agent, named = first(values), true
+		case "Accept-Encoding":
+			if coded {
+				return nil, "", false
+			}
+			coded = true
+		default:
+			fields = append(fields, field{key, values})
+		}
 	}
-	if _, set := out["User-Agent"]; !set {
-		out.Set("User-Agent", userAgent)
+	fields = append(fields, field{"Accept-Encoding", []string{"gzip"}})
+	slices.SortFunc(fields, func(a, b field) int { return strings.Compare(a.name, b.name) })
+	for i := 1; i < len(fields); i++ {
+		if fields[i].name == fields[i-1].name {
+			return nil, "", false
+		}
 	}
-	out.Set("Accept-Encoding", "gzip")
-	return out, true
+	return fields, agent, true
+}
+
+// first is what http.Header.Get returns of values.
+func first(values []string) string {
+	if len(values) == 0 {
+		return ""
+	}
+	return values[0]
 }
 
 // ownField names the fields that belong to the transport: framing, routing and

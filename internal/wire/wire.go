@@ -51,7 +51,6 @@ const (
 	ReasonInvalidURL    = "invalid_url"    // not an absolute http(s) URL, or one that holds user information
 	ReasonInvalidMethod = "invalid_method" // not a token, or CONNECT
 	ReasonInvalidHeader = "invalid_header" // name or value not allowed on the wire, or a field that wire owns
-	ReasonInvalid       = "invalid"        // net/http cannot write it
 	ReasonDNS           = "dns"            // the name did not resolve
 	ReasonRefused       = "refused"        // connection refused
 	ReasonDial          = "dial"           // no connection for another reason
