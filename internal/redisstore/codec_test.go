@@ -251,6 +251,33 @@ func FuzzReplies(f *testing.F) {
 			_, _ = decodeSnapshot(ks, r)
 			_, _ = decodeEntries(ledger.ByHold, r)
 			_, _ = decodeRows(r)
+			_, _ = call{echo: "01234567"}.answer(r)
 		}
 	})
+}
+
+// An answer is only that of a call whose echo it carries, at the end of a string or
+// of the first thing in a list.
+func TestAnAnswerCarriesItsEcho(t *testing.T) {
+	c := newCall([]string{"k"}, "argument").withEcho()
+	require.Len(t, c.echo, echoSize)
+	require.Equal(t, []any{"k", "argument", c.echo}, c.words[lead:])
+	require.NotEqual(t, c.echo, newCall([]string{"k"}).withEcho().echo)
+	require.NotEqual(t, make([]byte, echoSize), []byte(encodeStep(keysOf(ledger.Platform), ledger.Step{Nonce: ledger.NewNonce()}, 0).echo))
+
+	for _, good := range []struct{ said, meant any }{
+		{"text" + c.echo, "text"},
+		{[]any{c.echo, []any{"a"}}, []any{"", []any{"a"}}},
+		{[]any{"time" + c.echo, "more"}, []any{"time", "more"}},
+	} {
+		got, err := c.answer(good.said)
+		require.NoError(t, err)
+		require.Equal(t, good.meant, got)
+	}
+	for _, bad := range []any{
+		nil, int64(1), "", "text", c.echo + "text", []any{}, []any{nil}, []any{int64(1)}, []any{"", c.echo}, []any{[]any{c.echo}},
+	} {
+		_, err := c.answer(bad)
+		require.ErrorIs(t, err, ledger.ErrUnavailable)
+	}
 }

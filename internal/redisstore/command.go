@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"encoding/binary"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +17,37 @@ type call struct {
 	words []any
 	keys  int
 	key   string // the first of them
+	echo  string // what the answer carries (scripts/lib.lua); of echoSize bytes
+}
+
+// echoSize makes it as good as certain that no two calls have the same echo.
+const echoSize = 8
+
+// withEcho gives a call an echo as its last argument.
+func (c call) withEcho() call {
+	c.echo = string(binary.BigEndian.AppendUint64(nil, rand.Uint64()))
+	c.words = append(c.words, c.echo)
+	return c
+}
+
+// answer is a reply without the echo of the call, of which it must be the reply.
+func (c call) answer(reply any) (any, error) {
+	switch r := reply.(type) {
+	case string:
+		if text, ok := strings.CutSuffix(r, c.echo); ok {
+			return text, nil
+		}
+	case []any:
+		if len(r) == 0 {
+			return nil, malformed()
+		}
+		first, _ := r[0].(string)
+		if text, ok := strings.CutSuffix(first, c.echo); ok {
+			r[0] = text
+			return r, nil
+		}
+	}
+	return nil, malformed()
 }
 
 // lead is the number of words in front of the keys: EVALSHA, the script, and how
@@ -151,7 +183,9 @@ func encodeStep(ks keyspace, step ledger.Step, shift time.Duration) call {
 	for _, row := range step.Rows {
 		w.bytes(row)
 	}
-	return w.call()
+	c := w.call()
+	c.echo = string(step.Nonce[len(step.Nonce)-echoSize:])
+	return c
 }
 
 // encodeRead is the other half of scripts/read.lua.

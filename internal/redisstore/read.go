@@ -83,8 +83,8 @@ func flag(b bool) string {
 }
 
 func decodeEntries(index ledger.Index, reply any) ([]ledger.Entry, error) {
-	pairs, ok := reply.([]any)
-	if !ok || len(pairs)%2 != 0 {
+	pairs, err := decodeList(reply)
+	if err != nil || len(pairs)%2 != 0 {
 		return nil, malformed()
 	}
 	out := make([]ledger.Entry, 0, len(pairs)/2)

@@ -113,9 +113,9 @@ func (s *Store) checkRights(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	names, ok := reply.([]any)
-	if !ok {
-		return malformed()
+	names, err := decodeList(reply)
+	if err != nil {
+		return err
 	}
 	if len(names) == 0 {
 		return nil

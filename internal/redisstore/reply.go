@@ -32,6 +32,19 @@ func decodeResult(ks keyspace, reply any) (res ledger.Result, fresh bool, err er
 	}
 }
 
+// decodeList is what a list brings that has its echo in front.
+func decodeList(reply any) ([]any, error) {
+	parts, ok := reply.([]any)
+	if !ok || len(parts) != 2 || parts[0] != "" {
+		return nil, malformed()
+	}
+	list, ok := parts[1].([]any)
+	if !ok {
+		return nil, malformed()
+	}
+	return list, nil
+}
+
 // decodeSnapshot reads the reply of scripts/read.lua.
 func decodeSnapshot(ks keyspace, reply any) (snap ledger.Snapshot, err error) {
 	parts, ok := reply.([]any)

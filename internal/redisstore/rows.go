@@ -67,9 +67,9 @@ func rowBounds(r ledger.RowRange) (first, last string, err error) {
 }
 
 func decodeRows(reply any) ([]ledger.Row, error) {
-	list, ok := reply.([]any)
-	if !ok {
-		return nil, malformed()
+	list, err := decodeList(reply)
+	if err != nil {
+		return nil, err
 	}
 	out := make([]ledger.Row, 0, len(list))
 	for _, item := range list {

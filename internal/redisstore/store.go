@@ -158,10 +158,10 @@ func (s *Store) run(ctx context.Context, sc script, c call) (any, error) {
 		return nil, err
 	}
 	defer end()
-	return s.runIn(ctx, sc, c)
+	return s.runIn(ctx, sc, c.withEcho())
 }
 
-// runIn is run within a call of the store that has begun.
+// runIn is run within a call of the store that has begun, of a call that has an echo.
 func (s *Store) runIn(ctx context.Context, sc script, c call) (any, error) {
 	reply, err := s.send.send(ctx, newOnce(ctx, c.key, sc.bySum(c)))
 	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
@@ -170,7 +170,7 @@ func (s *Store) runIn(ctx context.Context, sc script, c call) (any, error) {
 	if err != nil {
 		return nil, s.failed(ctx, err)
 	}
-	return reply, nil
+	return c.answer(reply)
 }
 
 // failed is the meaning of an error. In a Cluster one that leaves doubt may come

@@ -11,9 +11,10 @@
 -- server's own clock, empty for none.
 --
 -- First everything that could fail is checked, then everything is written, and last
--- the nonce: the reply itself is what a repeat gets.
+-- the nonce: the reply, without its echo, is what a repeat gets.
 -- Reply: 'A', time and counters: applied now; 'R', the same: applied before; 'V',
--- time: voided; {time, list}: not applied, with what fetch returns.
+-- time: voided; {time, list}: not applied, with what fetch returns. The echo is the
+-- second half of the nonce.
 local shifthi, shiftlo, athi, atlo, beforehi, beforelo, expects, voids, adds, puts, deletes, unindexes, indexes, rows =
   struct.unpack('>i4I4i4I4i4I4I4I4I4I4I4I4I4I4', ARGV[1])
 local shift = shifthi * TWO32 + shiftlo
@@ -22,6 +23,7 @@ local now = clock(shift)
 
 -- Where the keys of each part begin, less one.
 local rowskey, noncekey, expect = KEYS[1], KEYS[2], 2
+local echo = string.sub(noncekey, -8)
 local void = expect + expects
 local add = void + voids
 local put = add + adds
@@ -37,8 +39,8 @@ local none = { noncekey }
 local seen = stored[1]
 if seen then
   local mark = string.sub(seen, 1, 1)
-  if mark == 'V' and #seen == 1 then return 'V' .. pack64(now) end
-  if mark == 'A' and #seen >= 9 then return 'R' .. string.sub(seen, 2) end
+  if mark == 'V' and #seen == 1 then return 'V' .. pack64(now) .. echo end
+  if mark == 'A' and #seen >= 9 then return 'R' .. string.sub(seen, 2) .. echo end
   fail('HFCORRUPT')
 end
 
@@ -59,7 +61,7 @@ end
 if not ok then
   absent(none)
   local last = entry + unindexes + indexes
-  return { pack64(now), fetch(now, last < #KEYS and last or expect, ARGV[3]) }
+  return { pack64(now) .. echo, fetch(now, last < #KEYS and last or expect, ARGV[3]) }
 end
 
 -- 3. What could fail while writing, checked while nothing is written.
@@ -163,4 +165,4 @@ end
 
 local result = 'A' .. pack64(now) .. table.concat(counters)
 call('SET', noncekey, result, 'PX', NONCELIFE)
-return result
+return result .. echo

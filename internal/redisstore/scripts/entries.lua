@@ -2,8 +2,8 @@
 -- that has been removed since.
 -- KEYS: the index. ARGV: from and to ('-inf' and '+inf' when unbounded; from is
 -- included, to is not), limit, '1' for newest first, '1' when an entry to start
--- behind follows: its score and member.
--- Reply: member, score, ... in rising order.
+-- behind follows: its score and member; last the echo.
+-- Reply: {echo, {member, score, ... in rising order}}.
 local k, from, to, limit = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
 local newest, after = ARGV[4] == '1', ARGV[5] == '1'
 
@@ -49,5 +49,5 @@ if newest then
 else
   last = math.min(last, first + limit - 1)
 end
-if last < first then return {} end
-return call('ZRANGE', k, first, last, 'WITHSCORES')
+if last < first then return { ARGV[#ARGV], {} } end
+return { ARGV[#ARGV], call('ZRANGE', k, first, last, 'WITHSCORES') }

@@ -7,6 +7,11 @@
 -- digit and no bracket of it can change. Strings are compared with == alone;
 -- Lua's < follows the server's locale.
 --
+-- An answer carries its call's echo: a string at its end, a list at the end of the
+-- first thing in it. The protocol has no other sign of whose an answer is, and on a
+-- connection on which one came too many or too few, each caller would get the answer
+-- of another.
+--
 -- What costs here is the number of redis.calls, then the bytes of the strings
 -- that Lua is given, each of which it hashes, then the functions made anew in
 -- each run: those needed seldom stand where they are needed.

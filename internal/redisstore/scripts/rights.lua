@@ -1,8 +1,8 @@
 -- Names the commands of this package's scripts that the user may not run here.
 -- It is asked beforehand: a command refused in the middle of a step would leave
 -- the step half written.
--- KEYS: one key of the store. ARGV: '1' if replicas are waited for.
--- Reply: the names.
+-- KEYS: one key of the store. ARGV: '1' if replicas are waited for, echo.
+-- Reply: {echo, the names}.
 local k = KEYS[1]
 local missing = {}
 local needed = {
@@ -17,4 +17,4 @@ for _, c in ipairs(needed) do
   local known, allowed = pcall(redis.acl_check_cmd, unpack(c))
   if not (known and allowed) then missing[#missing + 1] = c[1] end
 end
-return missing
+return { ARGV[2], missing }
