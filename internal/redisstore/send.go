@@ -14,14 +14,25 @@ import (
 // caller has not got, and the caller repeats with a decision.
 type once struct {
 	*redis.Cmd
-	key string // its first one, by which a Cluster knows whom to send it to
+	key  string // its first one, by which a Cluster knows whom to send it to
+	size int    // about how many bytes it takes
 }
 
 // NoRetry is asked by the library before a re-send.
 func (once) NoRetry() bool { return true }
 
 func newOnce(ctx context.Context, key string, args []any) once {
-	return once{redis.NewCmd(ctx, args...), key}
+	size := 0
+	for _, a := range args {
+		size += 8 // what stands around it, or a number
+		switch a := a.(type) {
+		case *string:
+			size += len(*a)
+		case string:
+			size += len(a)
+		}
+	}
+	return once{redis.NewCmd(ctx, args...), key, size}
 }
 
 // sender carries a command to the server and brings its reply. A reply of nil
@@ -51,11 +62,15 @@ func (pooled) close() {}
 
 // Lanes are the round trips to one master that may be under way at a time, each on
 // a connection of its own. With several, the client encodes some while the server
-// runs others, and none waits for a long batch to end. Of a batch too long for a
-// lane the rest goes with the next.
+// runs others, and none waits for a long batch to end.
+//
+// A batch is what a server takes from a connection at once, between two syncs of
+// its log (PROTO_IOBUF_LEN of https://github.com/redis/redis/blob/7.0/src/server.h):
+// what is behind it would wait for its next turn there, and those in front of it
+// too, for theirs. So many reads go together, some steps, and large ones alone.
 const (
-	lanes     = 16
-	batchSize = 8
+	lanes      = 16
+	batchBytes = 16 << 10
 )
 
 // maxQueued bounds the memory of a gateway whose server has stalled. It is far
@@ -101,17 +116,21 @@ func (p *pipelined) send(ctx context.Context, cmd once) (any, error) {
 		return nil, err
 	}
 	if q == nil {
-		reply, err := p.pooled.send(ctx, cmd)
-		if next := r.leave(); len(next) > 0 {
-			p.batches.Go(func() { p.run(r, next) })
-		}
-		return reply, err
+		defer p.handOn(r) // however it ends: a lane that is not left is lost
+		return p.pooled.send(ctx, cmd)
 	}
 	select {
 	case <-q.done:
 		return cmd.Result()
 	case <-ctx.Done():
 		return nil, ctx.Err()
+	}
+}
+
+// handOn leaves the caller's lane to the next batch.
+func (p *pipelined) handOn(r *road) {
+	if next := r.leave(); len(next) > 0 {
+		p.batches.Go(func() { p.run(r, next) })
 	}
 }
 
@@ -156,11 +175,16 @@ func (r *road) enter(ctx context.Context, cmd once) (*queued, error) {
 func (r *road) leave() []*queued {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	n := min(batchSize, len(r.waiting))
-	if n == 0 {
+	if len(r.waiting) == 0 {
 		r.taken--
 		r.waiting = nil
 		return nil
+	}
+	n := 1
+	for size := r.waiting[0].cmd.size; n < len(r.waiting); n++ {
+		if size += r.waiting[n].cmd.size; size > batchBytes {
+			break
+		}
 	}
 	next := r.waiting[:n:n]
 	r.waiting = r.waiting[n:]

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -81,9 +82,14 @@ func TestPipelined(t *testing.T) {
 
 		gone, leave := context.WithCancel(t.Context())
 		send(gone, "gone")
+		const fit = 2
+		large := strings.Repeat("x", batchBytes/(fit+1))
 		var waiting []string
-		for i := range batchSize + 2 {
-			waiting = append(waiting, "w"+strconv.Itoa(i))
+		for i := range fit + 3 {
+			waiting = append(waiting, strconv.Itoa(i)+large)
+			if i == fit+1 {
+				waiting[i] += large + large // too large for any batch
+			}
 			send(t.Context(), waiting[i])
 		}
 		require.Len(t, c.trips, lanes, "nothing more is sent")
@@ -93,19 +99,34 @@ func TestPipelined(t *testing.T) {
 		c.ends <- struct{}{}
 		synctest.Wait()
 		require.Len(t, c.trips, lanes+1)
-		require.Equal(t, waiting[:batchSize-1], c.trips[lanes], "the first in the queue, but for who does not wait any more")
-		c.ends <- struct{}{}
-		synctest.Wait()
-		require.Equal(t, waiting[batchSize-1:], c.trips[lanes+1])
+		require.Equal(t, waiting[:fit], c.trips[lanes], "the first in the queue, but for who does not wait any more")
+		for i, rest := range [][]string{waiting[fit : fit+1], waiting[fit+1 : fit+2], waiting[fit+2:]} {
+			c.ends <- struct{}{}
+			synctest.Wait()
+			require.Equal(t, rest, c.trips[lanes+1+i])
+		}
 
 		close(c.ends)
 		callers.Wait()
 		p.close()
-		require.Len(t, slices.Concat(c.trips...), lanes+batchSize+2)
+		require.Len(t, slices.Concat(c.trips...), lanes+fit+3)
 		send(t.Context(), "later")
 		require.Equal(t, []string{"later"}, c.trips[len(c.trips)-1], "the lanes are free again")
 	})
 }
+
+// A lane is free again though the library panics on it.
+func TestALaneIsNotLostToAPanic(t *testing.T) {
+	p := newSender(broken{}, true).(*pipelined)
+	for range lanes {
+		require.Panics(t, func() { _, _ = p.send(t.Context(), newOnce(t.Context(), "k", []any{"get", "k"})) })
+	}
+	require.Zero(t, p.byMaster[""].taken)
+}
+
+type broken struct{ redis.UniversalClient }
+
+func (broken) Process(context.Context, redis.Cmder) error { panic("broken") }
 
 // A caller whose context ends in the moment of its turn may find both: what was
 // not sent has an error, and no reply that is empty.
