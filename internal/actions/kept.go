@@ -56,15 +56,23 @@ type keeper []byte
 
 func (e *keeper) text(lead, s string) {
 	*e = append(*e, lead...)
+	if plainInJSON(s) {
+		*e = append(append(append(*e, '"'), s...), '"')
+		return
+	}
+	encoded, _ := json.Marshal(s) // a string always encodes
+	*e = append(*e, encoded...)
+}
+
+// plainInJSON says that encoding/json writes a text as it is.
+func plainInJSON(s string) bool {
 	for i := range len(s) {
 		switch b := s[i]; {
 		case b < ' ', b >= utf8.RuneSelf, b == '"', b == '\\', b == '<', b == '>', b == '&':
-			encoded, _ := json.Marshal(s) // a string always encodes
-			*e = append(*e, encoded...)
-			return
+			return false
 		}
 	}
-	*e = append(append(append(*e, '"'), s...), '"')
+	return true
 }
 
 func (e *keeper) bytes(lead string, b []byte) {

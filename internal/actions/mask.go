@@ -2,11 +2,12 @@ package actions
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"html"
 	"net/url"
-	"sort"
+	"slices"
 	"strings"
 )
 
@@ -23,19 +24,18 @@ const masked = "[redacted]"
 const shortest = 6
 
 func newMask(creds map[string]string) mask {
-	seen := map[string]bool{}
 	var m mask
-	add := func(v string) {
-		if len(v) >= shortest && !seen[v] {
-			seen[v] = true
+	add := func(v string) { // most spellings of most values are the same
+		if len(v) >= shortest && !slices.Contains(m.hidden, v) {
 			m.hidden = append(m.hidden, v)
 		}
 	}
 	add64 := func(v string) {
-		for _, encoding := range []*base64.Encoding{
-			base64.StdEncoding, base64.RawStdEncoding, base64.URLEncoding, base64.RawURLEncoding,
-		} {
-			add(encoding.EncodeToString([]byte(v)))
+		standard := base64.StdEncoding.EncodeToString([]byte(v))
+		forURLs := strings.ReplaceAll(strings.ReplaceAll(standard, "+", "-"), "/", "_") // RFC 4648 section 5
+		for _, encoded := range []string{standard, forURLs} {
+			add(encoded)
+			add(strings.TrimRight(encoded, "="))
 		}
 	}
 	for _, v := range creds {
@@ -48,11 +48,9 @@ func newMask(creds map[string]string) mask {
 			add(lowerPercent(escaped))
 		}
 		add(html.EscapeString(v))
-		if quoted, err := json.Marshal(v); err == nil {
-			inside := string(quoted[1 : len(quoted)-1])
-			add(inside)
-			add(strings.ReplaceAll(inside, "/", `\/`)) // as PHP writes it
-		}
+		inside := inJSON(v)
+		add(inside)
+		add(strings.ReplaceAll(inside, "/", `\/`)) // as PHP writes it
 		add64(v)
 	}
 	for user, u := range creds {
@@ -63,18 +61,27 @@ func newMask(creds map[string]string) mask {
 		}
 	}
 	// Longest first: a value that contains another is hidden whole.
-	sort.Slice(m.hidden, func(i, j int) bool {
-		if len(m.hidden[i]) != len(m.hidden[j]) {
-			return len(m.hidden[i]) > len(m.hidden[j])
-		}
-		return m.hidden[i] < m.hidden[j]
+	slices.SortFunc(m.hidden, func(a, b string) int {
+		return cmp.Or(cmp.Compare(len(b), len(a)), strings.Compare(a, b))
 	})
 	return m
+}
+
+// inJSON is what encoding/json writes between the quotes of a string.
+func inJSON(v string) string {
+	if plainInJSON(v) {
+		return v
+	}
+	quoted, _ := json.Marshal(v) // a string always encodes
+	return string(quoted[1 : len(quoted)-1])
 }
 
 // lowerPercent writes the digits of percent-encodings in lower case, which is
 // equivalent (RFC 3986 section 6.2.2.1).
 func lowerPercent(s string) string {
+	if strings.IndexByte(s, '%') < 0 {
+		return s
+	}
 	b := []byte(s)
 	for i := 0; i+2 < len(b); i++ {
 		if b[i] == '%' {
@@ -94,8 +101,8 @@ func (m mask) text(s string) string {
 // bytes leaves the input alone and copies only where something is hidden.
 func (m mask) bytes(b []byte) []byte {
 	for _, h := range m.hidden {
-		if bytes.Contains(b, []byte(h)) {
-			b = bytes.ReplaceAll(b, []byte(h), []byte(masked))
+		if pattern := []byte(h); bytes.Contains(b, pattern) {
+			b = bytes.ReplaceAll(b, pattern, []byte(masked))
 		}
 	}
 	return b

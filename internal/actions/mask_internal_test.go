@@ -3,12 +3,50 @@ package actions
 import (
 	"encoding/base64"
 	"encoding/json"
+	"html"
 	"net/url"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
+
+// spelled lists what a mask hides of one credential, in plain words.
+func spelled(v string) []string {
+	all := []string{v, url.QueryEscape(v), url.PathEscape(v), html.EscapeString(v)}
+	for _, escaped := range all[1:3] {
+		for _, digits := range regexp.MustCompile("%..").FindAllString(escaped, -1) {
+			escaped = strings.ReplaceAll(escaped, digits, strings.ToLower(digits))
+		}
+		all = append(all, escaped)
+	}
+	quoted, _ := json.Marshal(v)
+	inside := string(quoted[1 : len(quoted)-1])
+	all = append(all, inside, strings.ReplaceAll(inside, "/", `\/`))
+	for _, encoding := range []*base64.Encoding{base64.StdEncoding, base64.RawStdEncoding, base64.URLEncoding, base64.RawURLEncoding} {
+		all = append(all, encoding.EncodeToString([]byte(v)))
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// Every spelling is hidden, none twice, and longer ones come before shorter ones.
+func FuzzSpellings(f *testing.F) {
+	for _, v := range []string{secret, "plain0", "sk_live_51HxYzAb", "a/b+c?d", "???>>>~~~", "\u2028 line", "\xff\xfe\xfd%41", "%%%%%%", "tab\tand\x7f"} {
+		f.Add(v)
+	}
+	f.Fuzz(func(t *testing.T, v string) {
+		hidden := newMask(map[string]string{"token": v}).hidden
+		if len(v) < shortest {
+			require.Empty(t, hidden)
+			return
+		}
+		require.ElementsMatch(t, spelled(v), hidden)
+		require.True(t, slices.IsSortedFunc(hidden, func(a, b string) int { return len(b) - len(a) }))
+	})
+}
 
 const secret = `s3cr/t+"<&>é=value`
 

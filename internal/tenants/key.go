@@ -77,14 +77,14 @@ func scopeOf(publicID string) (ledger.Scope, bool) {
 // which the unused bits of the last character would allow.
 func decode32(text string, size int) ([]byte, bool) {
 	data, err := base32Form.DecodeString(text)
-	if err != nil || len(data) != size || base32Form.EncodeToString(data) != text {
+	if err != nil || len(data) != size {
 		return nil, false
 	}
-	return data, true
+	var room [64]byte
+	return data, string(base32Form.AppendEncode(room[:0], data)) == text
 }
 
 func checksum(text string) string {
-	var sum [checksumSize]byte
-	binary.BigEndian.PutUint32(sum[:], crc32.ChecksumIEEE([]byte(text)))
-	return base32Form.EncodeToString(sum[:])
+	sum := binary.BigEndian.AppendUint32(nil, crc32.ChecksumIEEE([]byte(text)))
+	return base32Form.EncodeToString(sum)
 }
