@@ -2,7 +2,8 @@ package redisstore_test
 
 import (
 	"context"
-	"math/rand/v2"
+	"crypto/rand"
+	mathrand "math/rand/v2"
 	"net"
 	"strconv"
 	"sync"
@@ -34,11 +35,11 @@ func TestACrowdOnAServerThatStallsAndDies(t *testing.T) {
 	for i := range callers {
 		crowd.Go(func() {
 			for n := i * each; n < (i+1)*each; n++ {
-				ctx, end := context.WithTimeout(t.Context(), time.Duration(rand.Int64N(int64(3*impatient))))
+				ctx, end := context.WithTimeout(t.Context(), time.Duration(mathrand.Int64N(int64(3*impatient))))
 				if n%2 == 0 {
 					end() // or leaves without a time
 					ctx, end = context.WithCancel(t.Context())
-					time.AfterFunc(time.Duration(rand.Int64N(int64(3*impatient))), end)
+					time.AfterFunc(time.Duration(mathrand.Int64N(int64(3*impatient))), end)
 				}
 				made[n] = claim(s, strconv.Itoa(n))
 				made[n].Add = []ledger.Add{{Key: key("count"), Delta: 1}}
@@ -183,4 +184,39 @@ func found(t *testing.T, s ledger.Store, scope ledger.Scope, made []ledger.Step)
 		_, all[n] = snap.Get(f.Key)
 	}
 	return all
+}
+
+// A master that has stalled holds up nobody whose scope is with another one.
+func TestACrowdBeforeAStalledMasterIsInNobodysWay(t *testing.T) {
+	t.Parallel()
+	nodes := redistest.StartCluster(t, 2)
+	s := open(t, redisstore.Options{URL: nodes[0].URL() + "?mode=cluster", Pipeline: true, Timeout: 2 * impatient, Ack: "none"})
+	var with [2]ledger.Scope // each node
+	for with[0] == (ledger.Scope{}) || with[1] == (ledger.Scope{}) {
+		scope := ledger.ScopeOf(rand.Text())
+		before, err := nodes[0].Do(t.Context(), "DBSIZE")
+		require.NoError(t, err)
+		apply(t, s, scope, claim(s, "the server knows the script"))
+		after, err := nodes[0].Do(t.Context(), "DBSIZE")
+		require.NoError(t, err)
+		if before != after {
+			with[0] = scope
+		} else {
+			with[1] = scope
+		}
+	}
+	require.NoError(t, nodes[0].Pause())
+	var crowd sync.WaitGroup
+	for range 500 {
+		crowd.Go(func() {
+			_, err := s.Apply(t.Context(), with[0], claim(s, "stalled"))
+			doubt(t, err)
+		})
+	}
+	for i := range 100 {
+		require.True(t, apply(t, s, with[1], claim(s, strconv.Itoa(i))).Applied)
+	}
+	crowd.Wait()
+	require.NoError(t, nodes[0].Resume())
+	worksWithin(t, s, with[0], waitLimit)
 }
