@@ -108,11 +108,6 @@ func (s *Store) openEngine(dir string, opts Options, tune []func(*pebble.Options
 // openWhole opens the engine on a folder in which everything is that was
 // acknowledged, or, if loss is accepted, on what there is.
 func (s *Store) openWhole(dir string, o *pebble.Options, acceptLoss bool) (*pebble.DB, error) {
-	if acceptLoss {
-		s.notes.noted, s.notes.begun = reach{}, begun{}
-	} else if err := s.notes.checkFolder(); err != nil {
-		return nil, err
-	}
 	db, err := s.openLogs(dir, o, acceptLoss)
 	if errors.Is(err, errLogLost) {
 		return nil, s.notes.logLoss(o)
@@ -126,12 +121,17 @@ func (s *Store) openWhole(dir string, o *pebble.Options, acceptLoss bool) (*pebb
 	return db, nil
 }
 
-// openLogs opens the engine on logs that reach as far as was noted.
+// openLogs opens the engine on a manifest and logs that reach as far as was noted.
 func (s *Store) openLogs(dir string, o *pebble.Options, acceptLoss bool) (*pebble.DB, error) {
 	if acceptLoss {
+		s.notes.noted, s.notes.begun = reach{}, begun{}
 		return pebble.Open(dir, o)
 	}
-	logs, err := s.notes.checkLogs()
+	manifest, err := s.notes.checkFolder()
+	if err != nil {
+		return nil, err
+	}
+	logs, err := s.notes.checkLogs(manifest)
 	if err != nil {
 		return nil, err
 	}

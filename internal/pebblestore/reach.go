@@ -3,7 +3,6 @@ package pebblestore
 import (
 	"errors"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 	"sync"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
-	"github.com/cockroachdb/pebble/v2/record"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/atomicfs"
 )
@@ -172,27 +170,12 @@ func (n *notes) measure(r *reach) error {
 	if number == n.noted.manifest && info.Size() == n.size {
 		return nil
 	}
-	r.length = wholeRecords(f)
+	r.length = readManifest(f).end
 	n.size = info.Size()
 	if err := f.Sync(); err != nil {
 		return fmt.Errorf("sync manifest: %w", err)
 	}
 	return nil
-}
-
-// wholeRecords is where the last whole record of a manifest ends.
-func wholeRecords(f io.Reader) (end int64) {
-	records := record.NewReader(f, 0)
-	for {
-		r, err := records.Next()
-		if err == nil {
-			_, err = io.Copy(io.Discard, r)
-		}
-		if err != nil {
-			return end
-		}
-		end = records.Offset()
-	}
 }
 
 // manifestOf is the number and the path of the manifest in use.
