@@ -177,7 +177,8 @@ func (c *Claims) late(cur stored, st *Settlement, now time.Time) *ledger.Step {
 }
 
 // answerAtLeast keeps the answer of a write that was settled at the very end of
-// its window, or after it, long enough to be looked at.
+// its window, or after it, long enough to be looked at. Meanwhile its identity may
+// be bound to another, so such an answer is a value of its own.
 const answerAtLeast = time.Hour
 
 // touch begins a step on an action that must still be as it was read.
@@ -213,11 +214,14 @@ func (c *Claims) move(cur stored, rec *Record, to State, answer []byte, twins tw
 	record.Expires = c.historyEnd(rec)
 	s.Put = append(s.Put, record)
 	s.Delete = append(s.Delete, actionKey(ledger.Request, rec.ID))
-	c.rebind(s, rec)
-	if to == Succeeded {
-		s.Put = append(s.Put, ledger.Put{
-			Key: actionKey(ledger.Answer, rec.ID), Data: encodeAnswer(answer), Expires: later(rec.WindowEnd, now.Add(answerAtLeast)),
-		})
+	switch end := now.Add(answerAtLeast); {
+	case to != Succeeded:
+		c.rebind(s, rec)
+	case end.After(rec.WindowEnd):
+		c.rebind(s, rec)
+		s.Put = append(s.Put, ledger.Put{Key: actionKey(ledger.Answer, rec.ID), Data: encodeAnswer(nil, answer), Expires: end})
+	default:
+		c.rebindWithAnswer(s, rec, answer)
 	}
 	twins.leave(s, rec.Fingerprint, rec.ID)
 	return s
@@ -233,6 +237,17 @@ func (c *Claims) rebind(s *ledger.Step, rec *Record) {
 		return
 	}
 	s.Put = append(s.Put, ledger.Put{Key: key, Data: rec.ID[:], Expires: c.historyEnd(rec)})
+}
+
+// rebindWithAnswer puts the answer of a success behind its id into the binding, which
+// is a key less. Until the window ends nothing else is bound to the identity, and
+// from then on nothing asks what was (rule 1), or for the answer. So the binding need
+// not stay for as long as the record; it outlives the window by bindSlack, in which no
+// answer is told any more.
+func (c *Claims) rebindWithAnswer(s *ledger.Step, rec *Record, answer []byte) {
+	s.Put = append(s.Put, ledger.Put{
+		Key: bindingKey(rec.Identity), Data: encodeAnswer(rec.ID[:], answer), Expires: rec.WindowEnd.Add(bindSlack),
+	})
 }
 
 // twinList is the list of unsettled actions of one fingerprint, as last seen.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"holdfast.dev/gateway/internal/ledger"
@@ -146,7 +145,7 @@ func checkFetch(fetch []ledger.Fetch) error {
 		if len(f.Key.ID) > maxID {
 			return errLongID
 		}
-		if len(f.Follow) > math.MaxUint8 {
+		if len(f.Follow) >= headOnly {
 			return errors.New("a fetch is followed into more kinds than there are")
 		}
 	}

@@ -49,6 +49,7 @@ func Run(t *testing.T, open func(t *testing.T) ledgertest.Harness) {
 		{"abandon", abandonCases()},
 		{"contention", contentionCases()},
 		{"answers", answerCases()},
+		{"kept", keptCases()},
 		{"isolation", isolationCases()},
 		{"failures", failureCases()},
 		{"list", listCases()},
