@@ -212,12 +212,7 @@ func (s *Service) succeed(f *finding, w subject, x wire.Exchange, v connectors.V
 	a := resultOf(x, v, m)
 	a.limit(s.maxResult)
 	a.Headers = exposed(w.action.ExposeHeaders, x, m)
-	data, err := a.encode()
-	if err != nil { // cannot happen: the head is strings and numbers
-		f.settlement.Outcome.Reason = "answer_encoding"
-		return
-	}
-	f.settlement.State, f.settlement.Answer, f.answer = dedupe.Succeeded, data, a
+	f.settlement.State, f.settlement.Answer, f.answer = dedupe.Succeeded, a.encode(), a
 }
 
 // resultOf is the connector's projection or the vendor's own body.

@@ -64,6 +64,13 @@ func (e *keeper) text(lead, s string) {
 	*e = append(*e, encoded...)
 }
 
+// some is text, but for an empty one.
+func (e *keeper) some(lead, s string) {
+	if s != "" {
+		e.text(lead, s)
+	}
+}
+
 // plainInJSON says that encoding/json writes a text as it is.
 func plainInJSON(s string) bool {
 	for i := range len(s) {

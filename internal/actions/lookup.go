@@ -39,7 +39,8 @@ func (c *checking) lookUp(ctx context.Context, index int, step connectors.CheckS
 	c.probe("lookup", string(found.Kind), x, found.Matches)
 	switch found.Kind {
 	case connectors.FoundOne:
-		return c.found(ctx, found.Result)
+		c.found(found.Result)
+		return true
 	case connectors.FoundMany:
 		c.conflict = true
 		return true
@@ -107,18 +108,12 @@ func (c *checking) ask(ctx context.Context, planned connectors.Request, timeout 
 }
 
 // found settles the write with the record that carries its name.
-func (c *checking) found(ctx context.Context, result []byte) bool {
+func (c *checking) found(result []byte) {
 	a := &Answer{Kind: ResultNone}
 	if result != nil && soundJSON(result) {
 		a = newMask(c.creds).json(result)
 	}
 	a.limit(c.s.maxResult)
-	data, err := a.encode()
-	if err != nil { // cannot happen: the head is strings and numbers
-		c.cannot(ctx, "what was found could not be stored", err)
-		return false
-	}
-	c.end.State, c.end.Answer = dedupe.Succeeded, data
+	c.end.State, c.end.Answer = dedupe.Succeeded, a.encode()
 	c.end.Outcome = &dedupe.Outcome{Reason: "found"}
-	return true
 }

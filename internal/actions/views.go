@@ -135,11 +135,7 @@ func (s *Service) Resolve(ctx context.Context, p tenants.Principal, id string, r
 		}
 		answer := Answer{Kind: ResultJSON, Data: result}
 		answer.limit(s.maxResult)
-		data, err := answer.encode()
-		if err != nil {
-			return View{}, fail(Internal, "the result could not be stored; nothing was changed").cause(err)
-		}
-		res.State, res.Answer = dedupe.Succeeded, data
+		res.State, res.Answer = dedupe.Succeeded, answer.encode()
 	}
 	rec, err := s.claims.Resolve(context.WithoutCancel(ctx), p.Scope, found.Record.ID, res)
 	if err != nil {
