@@ -3,7 +3,6 @@ package pebblestore
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -17,82 +16,72 @@ import (
 // [ledger.ErrUnavailable] leaves open whether the step was or will be made;
 // any other error means that it was not.
 func (s *Store) Apply(ctx context.Context, scope ledger.Scope, step ledger.Step) (ledger.Result, error) {
-	if err := checkStep(step); err != nil {
+	if err := checkStep(&step); err != nil {
 		return ledger.Result{}, fmt.Errorf("apply step: %w", err)
 	}
-	return call(ctx, s, scope, func(st *stripe) (func() (ledger.Result, error), error) {
-		return s.apply(st, scope, step)
-	})
+	return call(ctx, s, scope, func(g *group) (ledger.Result, error) { return g.apply(scope, &step) })
 }
 
-// apply decides on a step under its stripe. What it returns waits until the
-// answer is durable.
-func (s *Store) apply(st *stripe, scope ledger.Scope, step ledger.Step) (func() (ledger.Result, error), error) {
+// apply decides on a step and makes it if its conditions hold.
+func (g *group) apply(scope ledger.Scope, step *ledger.Step) (ledger.Result, error) {
+	s, st := g.store, g.stripe
 	now := s.clock.now()
 	name := nonceKey{scope, step.Nonce}
 	if m, ok := st.nonces.find(name, s.uptime()); ok {
-		return s.tell(st.last, m.result(now)), nil
+		return m.result(now), nil
 	}
-	c := &change{db: s.db, memory: s.memory, scope: scope, now: now.UnixMilli()}
+	c := &g.change
+	c.begin(scope, now.UnixMilli())
 	holds, err := c.holds(step, now)
 	if err != nil {
-		return nil, err
+		return ledger.Result{}, err
 	}
 	if !holds {
 		s.memory.put(c.values)
-		values, err := fetchValues(s.db, scope, step.Fetch, c.now)
-		if err != nil {
-			return nil, err
-		}
-		return s.tell(st.last, ledger.Result{Snapshot: ledger.Snapshot{Now: now, Values: values}}), nil
+		return g.refuse(scope, step, now)
 	}
-	return s.make(st, c, step, now)
-}
-
-// make applies every part of a step whose conditions hold.
-func (s *Store) make(st *stripe, c *change, step ledger.Step, now time.Time) (func() (ledger.Result, error), error) {
-	c.batch = s.db.NewBatch()
-	counters, tail, err := s.build(st, c, step)
+	tail, err := c.plan(step)
 	if err != nil {
-		return nil, errors.Join(err, c.batch.Close())
+		return ledger.Result{}, err
 	}
-	written, err := s.commit(st, c.batch, c.now)
-	if err != nil {
-		return nil, err
+	if g.batch == nil {
+		g.batch, g.began = s.db.NewBatch(), s.memory.generation()
 	}
+	if err := c.write(g.batch, step, tail); err != nil {
+		s.failure.set(fmt.Errorf("build batch: %w", err)) // what it leaves there is unknown
+		return ledger.Result{}, s.failure.err()
+	}
+	g.now = c.now
 	s.memory.put(c.values)
 	if len(step.Rows) > 0 {
-		st.remember(c.scope, tail)
+		st.remember(scope, tail+uint64(len(step.Rows)))
 	}
-	st.nonces.apply(nonceKey{c.scope, step.Nonce}, c.now, counters, s.uptime())
+	counters := c.counters()
+	st.nonces.apply(name, c.now, counters, s.uptime())
 	for _, v := range step.Void {
-		st.nonces.void(nonceKey{c.scope, v}, s.uptime())
+		st.nonces.void(nonceKey{scope, v}, s.uptime())
 	}
-	res := ledger.Result{Snapshot: ledger.Snapshot{Now: now}, Applied: true, Counters: slices.Clone(counters)}
-	return func() (ledger.Result, error) {
-		if err := written(); err != nil {
-			return ledger.Result{}, err
-		}
-		return res, nil
-	}, nil
+	return ledger.Result{Snapshot: ledger.Snapshot{Now: now}, Applied: true, Counters: slices.Clone(counters)}, nil
 }
 
-func (s *Store) build(st *stripe, c *change, step ledger.Step) (counters []int64, tail uint64, err error) {
-	if counters, err = c.apply(step); err != nil || len(step.Rows) == 0 {
-		return counters, 0, err
+// refuse reads what a step whose conditions do not hold is told.
+func (g *group) refuse(scope ledger.Scope, step *ledger.Step, now time.Time) (ledger.Result, error) {
+	if err := g.append(); err != nil {
+		return ledger.Result{}, err
 	}
-	if tail, err = s.tail(st, c.scope); err != nil {
-		return nil, 0, err
-	}
-	tail, err = c.append(step.Rows, tail)
-	return counters, tail, err
+	values, err := fetchValues(g.store.db, scope, step.Fetch, now.UnixMilli())
+	return ledger.Result{Snapshot: ledger.Snapshot{Now: now, Values: values}}, err
 }
 
 // tail is the sequence of the scope's newest row.
-func (s *Store) tail(st *stripe, scope ledger.Scope) (uint64, error) {
-	if seq, ok := st.tails[scope]; ok {
+func (g *group) tail(scope ledger.Scope) (uint64, error) {
+	if seq, ok := g.stripe.tails[scope]; ok {
 		return seq, nil
 	}
+	if err := g.append(); err != nil {
+		return 0, err
+	}
+	s := g.store
 	prefix := rowPrefix(scope)
 	iter, err := s.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: prefixEnd(prefix)})
 	if err != nil {
@@ -112,7 +101,7 @@ func (s *Store) tail(st *stripe, scope ledger.Scope) (uint64, error) {
 }
 
 // holds reports whether a step's conditions hold at a time, which is the change's.
-func (c *change) holds(step ledger.Step, now time.Time) (bool, error) {
+func (c *change) holds(step *ledger.Step, now time.Time) (bool, error) {
 	if off := now.Sub(step.At); off > ledger.Drift || off < -ledger.Drift {
 		return false, nil
 	}
@@ -129,43 +118,6 @@ func (c *change) holds(step ledger.Step, now time.Time) (bool, error) {
 		}
 	}
 	return true, nil
-}
-
-// commit appends a batch to the log, under its stripe. What it returns waits for
-// the disk, and is called without it.
-func (s *Store) commit(st *stripe, b *pebble.Batch, now int64) (func() error, error) {
-	if b.Empty() {
-		last := st.last
-		return func() error { return s.durable(last) }, b.Close()
-	}
-	log := s.notes.log.Load() // or a later one, if that is begun meanwhile
-	err := s.mark.write(b, now, func() error { return s.db.ApplyNoSyncWait(b, pebble.Sync) })
-	if err != nil {
-		s.failure.set(fmt.Errorf("append to log: %w", err))
-		return nil, s.failure.err()
-	}
-	c := &commit{done: make(chan struct{})}
-	st.last = c
-	return func() error {
-		if err := b.SyncWait(); err != nil {
-			s.failure.set(fmt.Errorf("sync log: %w", err))
-			return s.failure.err()
-		}
-		s.notes.saw(b, log)
-		close(c.done)
-		return b.Close()
-	}, nil
-}
-
-// tell answers without a batch, once everything the answer may rest on is
-// durable.
-func (s *Store) tell(last *commit, res ledger.Result) func() (ledger.Result, error) {
-	return func() (ledger.Result, error) {
-		if err := s.durable(last); err != nil {
-			return ledger.Result{}, err
-		}
-		return res, nil
-	}
 }
 
 func (m memo) result(now time.Time) ledger.Result {

@@ -12,118 +12,163 @@ import (
 	"holdfast.dev/gateway/internal/ledger"
 )
 
-// change builds the batch of one step. It is used under the scope's stripe, so
-// that what it reads cannot change until its batch is in the log.
+// change is one step on its way into its group's batch. What can fail is planned
+// before anything of it is written, since the batch is shared.
 type change struct {
-	db     *pebble.DB
-	memory *memory
-	scope  ledger.Scope
-	now    int64
-	batch  *pebble.Batch
+	group *group
+	scope ledger.Scope
+	now   int64
 	// values is what the step has found and left under value keys so far, the later
-	// behind the earlier. It goes into the memory when the batch is in the log, or
-	// there is none.
+	// behind the earlier. It goes into the memory when the step is in the batch, or
+	// is refused.
 	values []found
+	sums   []sum   // of its adds, in order
 	notes  []draft // of the values that end
 	buf    []byte  // of the last value key
 }
 
-// apply adds every part of the step but its rows and voids, in the order of the
-// contract, and returns the counters.
-func (c *change) apply(step ledger.Step) ([]int64, error) {
+// sum is what an add comes to.
+type sum struct {
+	value int64
+	noted bool // when it ends is noted already
+}
+
+// begin makes room for a step.
+func (c *change) begin(scope ledger.Scope, now int64) {
+	clear(c.values)
+	*c = change{
+		group: c.group, scope: scope, now: now,
+		values: c.values[:0], sums: c.sums[:0], notes: c.notes[:0], buf: c.buf,
+	}
+}
+
+// plan goes through every part of the step that may not be possible, in the order of
+// the contract. It returns the sequence of the row that its rows come behind.
+func (c *change) plan(step *ledger.Step) (tail uint64, err error) {
 	for _, k := range step.Delete {
-		key := c.key(k)
-		if err := c.batch.Delete(key, nil); err != nil {
-			return nil, err
-		}
-		c.note(key, standing{})
+		c.note(c.key(k), standing{})
 	}
 	for _, p := range step.Put {
-		if err := c.put(p, step.Nonce.Version()); err != nil {
-			return nil, err
-		}
+		c.note(c.key(p.Key), standing{form: formValue, expires: expiry(p.Expires), version: step.Nonce.Version()})
 	}
-	counters, err := c.addAll(step.Add)
-	if err != nil {
-		return nil, err
-	}
-	for _, e := range step.Unindex {
-		if err := c.unindex(e); err != nil {
-			return nil, err
-		}
-	}
-	for _, e := range step.Index {
-		if err := c.index(e); err != nil {
-			return nil, err
-		}
-	}
-	return counters, c.noteEnds(step.Nonce.Version())
-}
-
-func (c *change) put(p ledger.Put, v ledger.Version) error {
-	key, expires := c.key(p.Key), expiry(p.Expires)
-	c.note(key, standing{form: formValue, expires: expires, version: v})
-	value, err := c.room(key, expires, valueHeader+len(p.Data), false)
-	if value != nil {
-		appendValue(value[:0], v, expires, p.Data)
-	}
-	return err
-}
-
-func (c *change) addAll(adds []ledger.Add) ([]int64, error) {
-	if len(adds) == 0 {
-		return nil, nil
-	}
-	sums := make([]int64, len(adds))
-	for i, a := range adds {
-		sum, err := c.add(a)
+	for _, a := range step.Add {
+		s, err := c.add(a)
 		if err != nil {
-			return nil, err
+			return 0, err
 		}
-		sums[i] = sum
+		c.sums = append(c.sums, s)
 	}
-	return sums, nil
+	if len(step.Rows) == 0 {
+		return 0, nil
+	}
+	return c.group.tail(c.scope)
 }
 
-func (c *change) add(a ledger.Add) (int64, error) {
+func (c *change) add(a ledger.Add) (sum, error) {
 	key := c.key(a.Key)
 	at, err := c.stands(key)
 	if err != nil {
-		return 0, fmt.Errorf("read counter: %w", err)
+		return sum{}, fmt.Errorf("read counter: %w", err)
 	}
-	var sum int64
+	var s sum
+	expires := expiry(a.Expires)
 	if at.lives(c.now) {
 		if at.form != formCounter {
-			return 0, fmt.Errorf("read counter: %w", ledger.ErrCorrupt) // a value stands where a counter belongs
+			return sum{}, fmt.Errorf("read counter: %w", ledger.ErrCorrupt) // a value stands where a counter belongs
 		}
-		sum = at.sum
+		s = sum{at.sum, at.expires == expires}
 	}
-	if (a.Delta > 0 && sum > math.MaxInt64-a.Delta) || (a.Delta < 0 && sum < math.MinInt64-a.Delta) {
-		return 0, errors.New("add to counter: the sum does not fit 64 bits")
+	if (a.Delta > 0 && s.value > math.MaxInt64-a.Delta) || (a.Delta < 0 && s.value < math.MinInt64-a.Delta) {
+		return sum{}, errors.New("add to counter: the sum does not fit 64 bits")
 	}
-	sum += a.Delta
-	expires := expiry(a.Expires)
-	noted := at.lives(c.now) && at.expires == expires
-	c.note(key, standing{form: formCounter, expires: expires, sum: sum})
-	value, err := c.room(key, expires, counterLength, noted)
-	if value != nil {
-		appendCounter(value[:0], expires, sum)
+	s.value += a.Delta
+	c.note(key, standing{form: formCounter, expires: expires, sum: s.value})
+	return s, nil
+}
+
+// counters are the sums as they are told.
+func (c *change) counters() []int64 {
+	if len(c.sums) == 0 {
+		return nil
 	}
-	return sum, err
+	all := make([]int64, len(c.sums))
+	for i, s := range c.sums {
+		all[i] = s.value
+	}
+	return all
+}
+
+// write adds every part of a step that was planned to a batch, but its voids.
+func (c *change) write(b *pebble.Batch, step *ledger.Step, tail uint64) error {
+	for _, k := range step.Delete {
+		if err := b.Delete(c.key(k), nil); err != nil {
+			return err
+		}
+	}
+	for _, p := range step.Put {
+		expires := expiry(p.Expires)
+		value, err := c.room(b, c.key(p.Key), expires, valueHeader+len(p.Data), false)
+		if value != nil {
+			appendValue(value[:0], step.Nonce.Version(), expires, p.Data)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for i, a := range step.Add {
+		expires := expiry(a.Expires)
+		value, err := c.room(b, c.key(a.Key), expires, counterLength, c.sums[i].noted)
+		if value != nil {
+			appendCounter(value[:0], expires, c.sums[i].value)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := c.index(b, step); err != nil {
+		return err
+	}
+	for i, row := range step.Rows {
+		if err := b.Set(rowKey(c.scope, c.now, tail+1+uint64(i)), row, nil); err != nil {
+			return err
+		}
+	}
+	for _, n := range c.notes {
+		if err := b.Set(noteKey(n.expires, c.scope, step.Nonce.Version()), n.list, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// index removes and adds entries. Where the member of one stood before is for the
+// step to say.
+func (c *change) index(b *pebble.Batch, step *ledger.Step) error {
+	for _, e := range step.Unindex {
+		if err := b.Delete(indexKey(c.scope, e.Index, e.Score.UnixMilli(), e.Member), nil); err != nil {
+			return err
+		}
+	}
+	for _, e := range step.Index {
+		if err := b.Set(indexKey(c.scope, e.Index, e.Score.UnixMilli(), e.Member), nil, nil); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // room puts a key into the batch, with as much room for its envelope as is asked
 // for, and notes when it ends, unless that is noted: what lives and ends at that
 // instant is. There is none for one that has ended already: it exists for nobody, so
 // it is not written.
-func (c *change) room(key []byte, expires int64, size int, noted bool) ([]byte, error) {
+func (c *change) room(b *pebble.Batch, key []byte, expires int64, size int, noted bool) ([]byte, error) {
 	if expires != 0 && expires <= c.now {
-		return nil, c.batch.Delete(key, nil)
+		return nil, b.Delete(key, nil)
 	}
 	if expires != 0 && !noted {
 		c.endsAt(expires).add(key)
 	}
-	op := c.batch.SetDeferred(len(key), size)
+	op := b.SetDeferred(len(key), size)
 	copy(op.Key, key)
 	return op.Value, op.Finish()
 }
@@ -139,35 +184,6 @@ func (c *change) endsAt(expires int64) *draft {
 	return &c.notes[len(c.notes)-1]
 }
 
-func (c *change) noteEnds(v ledger.Version) error {
-	for i := range c.notes {
-		if err := c.batch.Set(noteKey(c.notes[i].expires, c.scope, v), c.notes[i].list, nil); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// index puts an entry. Where its member stood before is for the step to say.
-func (c *change) index(e ledger.Entry) error {
-	return c.batch.Set(indexKey(c.scope, e.Index, e.Score.UnixMilli(), e.Member), nil, nil)
-}
-
-func (c *change) unindex(e ledger.Entry) error {
-	return c.batch.Delete(indexKey(c.scope, e.Index, e.Score.UnixMilli(), e.Member), nil)
-}
-
-// append adds rows behind the row with sequence seq and returns the last one's.
-func (c *change) append(rows [][]byte, seq uint64) (uint64, error) {
-	for _, row := range rows {
-		seq++
-		if err := c.batch.Set(rowKey(c.scope, c.now, seq), row, nil); err != nil {
-			return 0, err
-		}
-	}
-	return seq, nil
-}
-
 // key is the key of a value, until the next is asked for.
 func (c *change) key(k ledger.Key) []byte {
 	c.buf = appendValueKey(c.buf[:0], c.scope, k)
@@ -181,11 +197,17 @@ func (c *change) stands(key []byte) (standing, error) {
 			return f.standing, nil
 		}
 	}
-	if at, ok := c.memory.get(key); ok {
+	db, memory := c.group.store.db, c.group.store.memory
+	at, ok, generation := memory.get(key)
+	if ok {
 		return at, nil
 	}
-	var at standing
-	_, err := view(c.db, key, func(raw []byte) error {
+	if generation > c.group.began+1 { // something of the group may be forgotten
+		if err := c.group.append(); err != nil {
+			return standing{}, err
+		}
+	}
+	_, err := view(db, key, func(raw []byte) error {
 		e, err := decodeEnvelope(raw)
 		at = e.standing()
 		return err
@@ -199,7 +221,7 @@ func (c *change) stands(key []byte) (standing, error) {
 
 func (c *change) note(key []byte, at standing) {
 	if c.values == nil {
-		c.values = make([]found, 0, 8) // as many as a claim has
+		c.values = make([]found, 0, 16)
 	}
 	c.values = append(c.values, found{string(key), at})
 }

@@ -217,7 +217,7 @@ func TestAPanicFailsTheStore(t *testing.T) {
 	require.NoError(t, s.CloseEngine())
 }
 
-// What a step that panicked has left in the engine and not in the memory is unknown, so
+// What a step that panicked has left in the memory and not in the engine is unknown, so
 // none that waits behind it is made.
 func TestNothingIsMadeBehindAPanic(t *testing.T) {
 	for range 20 {
@@ -253,9 +253,9 @@ func TestGoroutinesOfCallsAreKeptWithinBounds(t *testing.T) {
 			t.Helper()
 			release := disk.hold(logSync)
 			errs := make(chan error, callers)
-			for i := range callers {
+			for _, scope := range s.Apart(callers) {
 				go func() {
-					_, err := s.Apply(t.Context(), ledger.ScopeOf(fmt.Sprint(i)), claim(s, rand.Text()))
+					_, err := s.Apply(t.Context(), scope, claim(s, rand.Text()))
 					errs <- err
 				}()
 			}

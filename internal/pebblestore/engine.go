@@ -180,18 +180,23 @@ func (s *Store) closeEngine() error {
 	return errors.Join(s.guard(s.db.Close), s.release(), s.closeHealth())
 }
 
-// writeSync writes one value of the store's own to disk. It takes the way of a
-// step's commit, on which a log that cannot be synced is an error.
+// writeSync writes one value of the store's own to disk.
 func (s *Store) writeSync(key, value []byte) error {
 	b := s.db.NewBatch()
 	if err := b.Set(key, value, nil); err != nil {
 		return errors.Join(err, b.Close())
 	}
-	written, err := s.commit(&stripe{}, b, 0)
-	if err != nil {
+	return s.write(b)
+}
+
+// write writes a batch of the store's own to disk. It takes the way of a group, on
+// which a log that cannot be synced is an error.
+func (s *Store) write(b *pebble.Batch) error {
+	g := &group{store: s, batch: b}
+	if err := g.append(); err != nil {
 		return err
 	}
-	return written()
+	return g.wait(&commit{done: make(chan struct{})})
 }
 
 // writeClock writes where the clock stands, exactly.

@@ -216,7 +216,10 @@ type turn struct {
 // that takes the deletion back leaves the note, too, and a note is there until the last
 // value it names is gone.
 func (s *Store) expire(ctx context.Context, scope ledger.Scope, values []ended, long time.Duration) (turn, error) {
-	return call(ctx, s, scope, func(*stripe) (func() (turn, error), error) {
+	return call(ctx, s, scope, func(g *group) (turn, error) {
+		if err := g.append(); err != nil {
+			return turn{}, err
+		}
 		began := time.Now()
 		b := s.db.NewBatch()
 		n := 0
@@ -228,10 +231,9 @@ func (s *Store) expire(ctx context.Context, scope ledger.Scope, values []ended, 
 			err = s.db.Apply(b, pebble.NoSync)
 		}
 		if err := errors.Join(err, b.Close()); err != nil {
-			return nil, err
+			return turn{}, err
 		}
-		done := turn{values: n, took: time.Since(began)}
-		return func() (turn, error) { return done, nil }, nil
+		return turn{values: n, took: time.Since(began)}, nil
 	})
 }
 

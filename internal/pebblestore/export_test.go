@@ -3,6 +3,7 @@ package pebblestore
 import (
 	"context"
 	"errors"
+	"strconv"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -185,31 +186,109 @@ func (s *Store) Fatal(message string) { engineLogger{s.log, s.failure}.Fatalf("%
 
 // Panic is the engine panicking in a call.
 func (s *Store) Panic(ctx context.Context, scope ledger.Scope, cause error) error {
-	_, err := call(ctx, s, scope, func(*stripe) (func() (struct{}, error), error) { panic(cause) })
+	_, err := call(ctx, s, scope, func(*group) (struct{}, error) { panic(cause) })
 	return err
 }
 
 // PanicLate is Panic once a channel is closed.
 func (s *Store) PanicLate(ctx context.Context, scope ledger.Scope, at <-chan struct{}) error {
-	_, err := call(ctx, s, scope, func(*stripe) (func() (struct{}, error), error) { <-at; panic("late") })
+	_, err := call(ctx, s, scope, func(*group) (struct{}, error) { <-at; panic("late") })
 	return err
 }
 
 // CloseEngine releases what a failed store keeps until the process ends.
 func (s *Store) CloseEngine() error { return s.db.Close() }
 
-// Hold keeps a scope's stripe until the function it returns is called.
-func (s *Store) Hold(scope ledger.Scope) (release func()) {
-	st := s.stripe(scope)
-	if err := st.lock(context.Background(), s.failure); err != nil {
-		panic(err)
+// Together makes steps as one group, in their order, as far as one may be so large.
+func (s *Store) Together(ctx context.Context, scope ledger.Scope, steps ...ledger.Step) ([]ledger.Result, []error) {
+	st, tasks := s.stripe(scope), make([]*task, len(steps))
+	results, errs := make([]ledger.Result, len(steps)), make([]error, len(steps))
+	release := s.Hold(scope)
+	for i := range steps {
+		s.calls.enter()
+		tasks[i] = &task{ctx: ctx, done: make(chan struct{})}
+		tasks[i].begin = func(g *group) (err error) {
+			results[i], err = g.apply(scope, &steps[i])
+			return err
+		}
+		st.enter(tasks[i])
 	}
-	return st.unlock
+	release()
+	for i, t := range tasks {
+		select {
+		case <-t.done:
+			errs[i] = t.err
+		case <-s.failure.ch:
+			errs[i] = s.failure.err()
+		}
+	}
+	return results, errs
+}
+
+// First makes one group of steps that wait, and returns how many it took.
+func (s *Store) First(ctx context.Context, scope ledger.Scope, steps ...ledger.Step) (int, error) {
+	st := new(stripe)
+	st.init(nil)
+	for i := range steps {
+		st.enter(&task{ctx: ctx, begin: func(g *group) error {
+			_, err := g.apply(scope, &steps[i])
+			return err
+		}})
+	}
+	g := &group{store: s, stripe: st}
+	g.change.group = g
+	if err := g.make(); err != nil {
+		return 0, err
+	}
+	return len(g.tasks), g.wait(&commit{done: make(chan struct{})})
+}
+
+// Stripe is how many groups of a scope's stripe are on their way to the disk, and how
+// many calls wait behind them.
+func (s *Store) Stripe(scope ledger.Scope) (groups, waiting int) {
+	st := s.stripe(scope)
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	for t := st.first; t != nil; t = t.behind {
+		waiting++
+	}
+	return st.groups, waiting
+}
+
+// Hold keeps who leads a scope's stripe until the function it returns is called: all
+// that waits then is one group.
+func (s *Store) Hold(scope ledger.Scope) (release func()) {
+	held, at := make(chan struct{}), make(chan struct{})
+	go func() {
+		_, _ = call(context.Background(), s, scope, func(*group) (struct{}, error) {
+			close(held)
+			<-at
+			return struct{}{}, nil
+		})
+	}()
+	<-held
+	return func() { close(at) }
+}
+
+// Apart is so many scopes, no two of which are of one stripe.
+func (s *Store) Apart(n int) (scopes []ledger.Scope) {
+	taken := map[*stripe]bool{}
+	for i := 0; len(scopes) < n; i++ {
+		scope := ledger.ScopeOf(strconv.Itoa(i))
+		if st := s.stripe(scope); !taken[st] {
+			taken[st] = true
+			scopes = append(scopes, scope)
+		}
+	}
+	return scopes
 }
 
 // The tags of the layout, for RawKeys.
 const (
-	IdleWorkers = idleWorkers
+	IdleWorkers  = idleWorkers
+	StripeGroups = stripeGroups
+	GroupMost    = groupMost
+	GroupBytes   = groupBytes
 
 	TagExpiry = tagExpiry
 	TagScope  = tagScope

@@ -136,7 +136,7 @@ func TestExpiryOfTheEpochIsNotNever(t *testing.T) {
 
 func TestTailsAreBounded(t *testing.T) {
 	var st stripe
-	st.init()
+	st.init(nil)
 	for i := range 10 * tailsPerStripe {
 		scope := ledger.Scope{byte(i), byte(i >> 8)}
 		st.remember(scope, uint64(i))

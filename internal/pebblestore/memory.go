@@ -35,13 +35,16 @@ func (x standing) is(v ledger.Version, now int64) bool {
 // memory remembers what stands under value keys, so that a step's conditions
 // need not ask the engine.
 //
-// It is exact because of when it is read and written: only under the stripe of
-// the key's scope, and only with what was read under it, or what a batch changed
-// that is in the log. It tells nothing that the engine would not. What ends by
-// its expiry needs no writing: the clock never goes back, so whether the expirer
-// has deleted it yet makes no difference. A batch that was not appended leaves no
-// trace here; nor does it matter what one left that the log did not take, since
-// the store has failed for good then.
+// It is exact because of when it is read and written: only by who leads the stripe
+// of the key's scope, and only with what was read in that, or what a step changed
+// that was made. What ends by its expiry needs no writing: the clock never goes
+// back, so whether the expirer has deleted it yet makes no difference. A step that
+// could not be made leaves no trace here; nor does it matter what one left that the
+// log did not take, since the store has failed for good then.
+//
+// It may know what the engine does not yet: what the group that is being made has
+// changed. Until the generation after the one in which that began, none of it is
+// forgotten.
 //
 // There are two generations. What is learned or written goes into the young one;
 // when that is full it becomes the old one, and the old one is forgotten, whosever
@@ -51,6 +54,7 @@ type memory struct {
 	mu         sync.Mutex // held for a look-up or the entries of one step
 	most       int        // bytes of a generation
 	bytes      int        // of young
+	flips      uint64     // how many generations there have been
 	young, old map[string]standing
 }
 
@@ -62,14 +66,20 @@ func newMemory(most int) *memory {
 	return &memory{most: most / 2, young: map[string]standing{}}
 }
 
-func (m *memory) get(key []byte) (standing, bool) {
+// get is what stands under a key, if that is known, and the generation.
+func (m *memory) get(key []byte) (x standing, ok bool, generation uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if x, ok := m.young[string(key)]; ok {
-		return x, true
+	if x, ok = m.young[string(key)]; !ok {
+		x, ok = m.old[string(key)]
 	}
-	x, ok := m.old[string(key)]
-	return x, ok
+	return x, ok, m.flips
+}
+
+func (m *memory) generation() uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.flips
 }
 
 // found is what stands under one key.
@@ -93,11 +103,13 @@ func (m *memory) put(all []found) {
 func (m *memory) set(key string, x standing) {
 	cost := len(key) + entryCost
 	if cost > m.most {
-		return // nothing is remembered, so nothing is stale
+		m.flips += 2 // it is forgotten at once
+		return
 	}
 	if _, has := m.young[key]; !has {
 		if m.bytes+cost > m.most {
 			m.young, m.old, m.bytes = make(map[string]standing), m.young, 0
+			m.flips++
 		}
 		m.bytes += cost
 	}

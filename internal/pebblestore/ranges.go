@@ -50,19 +50,21 @@ func (r *span) behind(key []byte) {
 func list[T any](
 	ctx context.Context, s *Store, scope ledger.Scope, r span, one func(key, value []byte) (T, error),
 ) ([]T, error) {
-	return call(ctx, s, scope, func(st *stripe) (func() ([]T, error), error) {
-		last := st.last
+	return callLater(ctx, s, scope, func(g *group) (func(error) ([]T, error), error) {
 		if bytes.Compare(r.lower, r.upper) >= 0 {
-			return func() ([]T, error) { return nil, s.durable(last) }, nil
+			return func(durable error) ([]T, error) { return nil, durable }, nil
+		}
+		if err := g.append(); err != nil {
+			return nil, err
 		}
 		// An iterator shows the store as it is when it is made.
 		iter, err := s.db.NewIter(&pebble.IterOptions{LowerBound: r.lower, UpperBound: r.upper})
 		if err != nil {
 			return nil, readError("read range", err)
 		}
-		return func() (items []T, err error) {
-			if err := s.durable(last); err != nil {
-				return nil, errors.Join(err, iter.Close())
+		return func(durable error) ([]T, error) {
+			if durable != nil {
+				return nil, errors.Join(durable, iter.Close())
 			}
 			return collect(iter, r, one)
 		}, nil
@@ -145,9 +147,7 @@ func (s *Store) Trim(ctx context.Context, scope ledger.Scope, index ledger.Index
 	prefix := indexPrefix(scope, index)
 	r := span{lower: prefix, upper: appendMillis(bytes.Clone(prefix), ceilMillis(before)), limit: trimChunk}
 	for {
-		n, err := call(ctx, s, scope, func(st *stripe) (func() (int, error), error) {
-			return s.trim(st, r)
-		})
+		n, err := call(ctx, s, scope, func(g *group) (int, error) { return g.trim(r) })
 		if err != nil {
 			return fmt.Errorf("trim index: %w", err)
 		}
@@ -157,24 +157,25 @@ func (s *Store) Trim(ctx context.Context, scope ledger.Scope, index ledger.Index
 	}
 }
 
-func (s *Store) trim(st *stripe, r span) (func() (int, error), error) {
-	iter, err := s.db.NewIter(&pebble.IterOptions{LowerBound: r.lower, UpperBound: r.upper})
+func (g *group) trim(r span) (int, error) {
+	if err := g.append(); err != nil {
+		return 0, err
+	}
+	db := g.store.db
+	iter, err := db.NewIter(&pebble.IterOptions{LowerBound: r.lower, UpperBound: r.upper})
 	if err != nil {
-		return nil, readError("read range", err)
+		return 0, readError("read range", err)
 	}
 	keys, err := collect(iter, r, func(key, _ []byte) ([]byte, error) { return bytes.Clone(key), nil })
-	if err != nil {
-		return nil, err
+	if err != nil || len(keys) == 0 {
+		return 0, err
 	}
-	b := s.db.NewBatch()
+	b := db.NewBatch()
 	for _, key := range keys {
 		if err := b.Delete(key, nil); err != nil {
-			return nil, errors.Join(err, b.Close())
+			return 0, errors.Join(err, b.Close())
 		}
 	}
-	written, err := s.commit(st, b, s.clock.now().UnixMilli())
-	if err != nil {
-		return nil, err
-	}
-	return func() (int, error) { return len(keys), written() }, nil
+	g.batch, g.now = b, g.store.clock.now().UnixMilli()
+	return len(keys), nil
 }

@@ -17,12 +17,15 @@ func (s *Store) Read(ctx context.Context, scope ledger.Scope, fetch ...ledger.Fe
 	if err := checkFetch(fetch); err != nil {
 		return ledger.Snapshot{}, fmt.Errorf("read values: %w", err)
 	}
-	return call(ctx, s, scope, func(st *stripe) (func() (ledger.Snapshot, error), error) {
-		now, last, at := s.clock.now(), st.last, s.db.NewSnapshot()
-		return func() (snap ledger.Snapshot, err error) {
+	return callLater(ctx, s, scope, func(g *group) (func(error) (ledger.Snapshot, error), error) {
+		if err := g.append(); err != nil {
+			return nil, err
+		}
+		now, at := s.clock.now(), s.db.NewSnapshot()
+		return func(durable error) (snap ledger.Snapshot, err error) {
 			defer func() { err = errors.Join(err, at.Close()) }()
-			if err := s.durable(last); err != nil {
-				return ledger.Snapshot{}, err
+			if durable != nil {
+				return ledger.Snapshot{}, durable
 			}
 			values, err := fetchValues(at, scope, fetch, now.UnixMilli())
 			if err != nil {

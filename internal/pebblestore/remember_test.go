@@ -157,6 +157,30 @@ func (w *twin) apply() {
 	}
 }
 
+// together gives the first store steps of one scope as a group, and the other one
+// after another.
+func (w *twin) together() {
+	w.t.Helper()
+	scope, steps := w.scope(), make([]ledger.Step, w.rng.IntN(12))
+	for i := range steps {
+		if steps[i] = w.step(); i > 0 && w.rng.IntN(3) == 0 { // on what stands once the one before is made
+			steps[i].Expect = nil
+			for _, p := range steps[i-1].Put {
+				steps[i].Expect = append(steps[i].Expect, ledger.Expect{Key: p.Key, Version: steps[i-1].Nonce.Version()})
+			}
+		}
+	}
+	res, errs := w.stores[0].Together(w.t.Context(), scope, steps...)
+	for i, step := range steps {
+		want, failed := w.stores[1].Apply(w.t.Context(), scope, step)
+		require.Equal(w.t, fmt.Sprint(failed), fmt.Sprint(errs[i]))
+		require.Equal(w.t, want, res[i])
+		if failed == nil {
+			w.learn(step, want)
+		}
+	}
+}
+
 // turn is one of the things that happen to a store.
 func (w *twin) turn() {
 	w.t.Helper()
@@ -172,6 +196,8 @@ func (w *twin) turn() {
 		}
 	case n < 30:
 		w.clock.Advance(time.Duration(w.rng.IntN(900)) * time.Millisecond)
+	case n < 55:
+		w.together()
 	default:
 		w.apply()
 	}
@@ -190,8 +216,8 @@ func (w *twin) check() {
 	require.Equal(w.t, other, first)
 }
 
-// A store that remembers what stands under its keys says and writes what one
-// does that asks the engine each time.
+// A store that remembers what stands under its keys, and makes steps in groups, says
+// and writes what one does that asks the engine each time and makes one at a time.
 func TestWhatIsRememberedChangesNothing(t *testing.T) {
 	for name, most := range map[string]int{"all": 1 << 20, "little": 2000, "nearly nothing": 400} {
 		t.Run(name, func(t *testing.T) {

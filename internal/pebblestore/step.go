@@ -14,7 +14,7 @@ var (
 
 // checkStep refuses what the contract does not allow. A nonce with a zero head
 // is refused too: its version would read as "no such value".
-func checkStep(step ledger.Step) error {
+func checkStep(step *ledger.Step) error {
 	if step.Nonce.Version() == (ledger.Version{}) {
 		return errNonce
 	}

@@ -161,7 +161,7 @@ func open(dir string, opts Options, ticks <-chan time.Time, tune ...func(*pebble
 	s.compactions = newCompactions()
 	s.trouble = &trouble{log: opts.Logger, failure: s.failure}
 	for i := range s.stripes {
-		s.stripes[i].init()
+		s.stripes[i].init(s.leads(&s.stripes[i]))
 	}
 	if err := s.guard(func() error { return s.openEngine(dir, opts, tune) }); err != nil {
 		return nil, fmt.Errorf("open store folder %q: %w", dir, err)

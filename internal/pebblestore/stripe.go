@@ -1,31 +1,45 @@
 package pebblestore
 
 import (
-	"context"
 	"hash/maphash"
+	"sync"
 
 	"holdfast.dev/gateway/internal/ledger"
 )
 
-// stripeCount bounds what is kept per scope, however many scopes there are. Two
-// scopes of one stripe wait for each other, for the microseconds a step takes to
-// be made and not for the fsync, so 256 stripes serve 10,000 busy scopes.
-const stripeCount = 256
+const (
+	// stripeCount bounds what is kept per scope, however many scopes there are. Two
+	// scopes of one stripe wait for each other, for the microseconds a step takes to
+	// be made and not for the fsync, so 256 stripes serve 10,000 busy scopes.
+	stripeCount = 256
 
-// tailsPerStripe bounds the row sequences remembered in one stripe.
-const tailsPerStripe = 64
+	// stripeGroups is how many groups of a stripe may be on their way to the disk.
+	// While one is written the next waits in the log, so that the disk never does; of
+	// a disk that hangs no more goroutines than these are held.
+	stripeGroups = 4
 
-// stripe serialises the steps of the scopes that fall on it and remembers what
-// the next of them needs.
+	// tailsPerStripe bounds the row sequences remembered in one stripe.
+	tailsPerStripe = 64
+)
+
+// stripe puts the calls of the scopes that fall on it into an order. Whoever leads
+// it makes what waits, group by group (see group), and is alone in that.
 type stripe struct {
-	held   chan struct{} // a lock that can be waited for with a context
-	last   *commit       // the newest batch written under this stripe
+	lead func() // on one of the store's goroutines
+
+	mu          sync.Mutex // of the four that follow; never held for long
+	first, rear *task      // of those that wait, in the order in which they came
+	led         bool       // somebody leads
+	groups      int        // on their way to the disk
+
+	// What the next group needs. It belongs to who leads.
+	last   *commit // the newest that was written under this stripe
 	tails  map[ledger.Scope]uint64
 	nonces nonces
 }
 
-func (st *stripe) init() {
-	st.held = make(chan struct{}, 1)
+func (st *stripe) init(lead func()) {
+	st.lead = lead
 	st.tails = map[ledger.Scope]uint64{}
 	st.nonces.init()
 }
@@ -36,22 +50,77 @@ func (s *Store) stripe(scope ledger.Scope) *stripe {
 	return &s.stripes[maphash.Comparable(s.seed, scope)%stripeCount]
 }
 
-func (st *stripe) lock(ctx context.Context, f *failure) error {
-	select {
-	case st.held <- struct{}{}:
-		if err := f.err(); err != nil {
-			st.unlock()
-			return err
-		}
-		return nil
-	case <-ctx.Done():
-		return unavailable(ctx.Err())
-	case <-f.ch:
-		return f.err()
+// enter has a task wait for its turn, and says whether somebody is to begin to lead.
+func (st *stripe) enter(t *task) (lead bool) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.first == nil {
+		st.first = t
+	} else {
+		st.rear.behind = t
 	}
+	st.rear = t
+	return st.mayLead()
 }
 
-func (st *stripe) unlock() { <-st.held }
+// next is the task whose turn it is; nil: none waits.
+func (st *stripe) next() *task {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	t := st.first
+	if t != nil {
+		st.first, t.behind = t.behind, nil
+	}
+	return t
+}
+
+// leave takes a task out, unless it was begun.
+func (st *stripe) leave(t *task) bool {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	var before *task
+	for at := st.first; at != nil; before, at = at, at.behind {
+		if at != t {
+			continue
+		}
+		if before == nil {
+			st.first = t.behind
+		} else {
+			before.behind = t.behind
+		}
+		if st.rear == t {
+			st.rear = before
+		}
+		return true
+	}
+	return false
+}
+
+// give ends the lead of who has made a group, and says whether another is to begin to.
+func (st *stripe) give() (lead bool) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.groups++
+	st.led = false
+	return st.mayLead()
+}
+
+// arrived counts a group as on the disk, and says whether its maker is to lead again.
+func (st *stripe) arrived() (lead bool) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.groups--
+	return st.mayLead()
+}
+
+// mayLead takes the lead if there is something to make and nobody does.
+func (st *stripe) mayLead() bool {
+	if st.led || st.groups == stripeGroups || st.first == nil {
+		return false
+	}
+	st.led = true
+	return true
+}
 
 // remember keeps the sequence of a scope's newest row. Which one makes room does
 // not matter: a forgotten sequence is read from disk.
@@ -63,24 +132,4 @@ func (st *stripe) remember(scope ledger.Scope, seq uint64) {
 		}
 	}
 	st.tails[scope] = seq
-}
-
-// commit is a batch on its way to disk. Everything written under the stripe
-// before it is durable when it is, because the log is synced in order; the
-// engine closes (and syncs) one log file before it begins the next.
-type commit struct {
-	done chan struct{} // closed when durable; never, if the store failed
-}
-
-// durable waits until everything written under the stripe up to c is on disk.
-func (s *Store) durable(c *commit) error {
-	if c == nil {
-		return nil
-	}
-	select {
-	case <-c.done:
-		return nil
-	case <-s.failure.ch:
-		return s.failure.err()
-	}
 }

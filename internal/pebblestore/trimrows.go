@@ -18,20 +18,22 @@ func (s *Store) TrimRows(ctx context.Context, scope ledger.Scope, upTo string) e
 	if !ok {
 		return errors.New("trim rows: the cursor is not one of this store")
 	}
-	_, err := call(ctx, s, scope, func(st *stripe) (func() (struct{}, error), error) {
-		return s.trimRows(st, scope, last)
-	})
+	_, err := call(ctx, s, scope, func(g *group) (struct{}, error) { return struct{}{}, g.trimRows(scope, last) })
 	if err != nil {
 		return fmt.Errorf("trim rows: %w", err)
 	}
 	return nil
 }
 
-func (s *Store) trimRows(st *stripe, scope ledger.Scope, last []byte) (func() (struct{}, error), error) {
+func (g *group) trimRows(scope ledger.Scope, last []byte) error {
+	if err := g.append(); err != nil {
+		return err
+	}
+	db := g.store.db
 	r := span{lower: rowPrefix(scope), upper: after(last), newest: true, limit: 1}
-	iter, err := s.db.NewIter(&pebble.IterOptions{LowerBound: r.lower, UpperBound: r.upper})
+	iter, err := db.NewIter(&pebble.IterOptions{LowerBound: r.lower, UpperBound: r.upper})
 	if err != nil {
-		return nil, readError("read newest row", err)
+		return readError("read newest row", err)
 	}
 	// The cursor need not be that of a row, so the row's own sequence is kept.
 	newest, err := collect(iter, r, func(key, _ []byte) ([]byte, error) {
@@ -40,21 +42,15 @@ func (s *Store) trimRows(st *stripe, scope ledger.Scope, last []byte) (func() (s
 		}
 		return append([]byte{}, key[scopeLength+8:]...), nil
 	})
-	if err != nil {
-		return nil, err
+	if err != nil || len(newest) == 0 {
+		return err
 	}
-	b := s.db.NewBatch()
-	if len(newest) > 0 {
-		err = errors.Join(b.DeleteRange(r.lower, r.upper, nil), b.Set(trimmedKey(scope), newest[0], nil))
+	b := db.NewBatch()
+	if err := errors.Join(b.DeleteRange(r.lower, r.upper, nil), b.Set(trimmedKey(scope), newest[0], nil)); err != nil {
+		return errors.Join(err, b.Close())
 	}
-	if err != nil {
-		return nil, errors.Join(err, b.Close())
-	}
-	written, err := s.commit(st, b, s.clock.now().UnixMilli())
-	if err != nil {
-		return nil, err
-	}
-	return func() (struct{}, error) { return struct{}{}, written() }, nil
+	g.batch, g.now = b, g.store.clock.now().UnixMilli()
+	return nil
 }
 
 // trimmed is the sequence of the newest row that was trimmed, 0 if none was.

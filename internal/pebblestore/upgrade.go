@@ -31,11 +31,7 @@ func (s *Store) upgrade() error {
 	if err != nil {
 		return errors.Join(err, b.Close())
 	}
-	written, err := s.commit(&stripe{}, b, 0)
-	if err != nil {
-		return err
-	}
-	return written()
+	return s.write(b)
 }
 
 // deleteMembers deletes the members of each scope as one range.

@@ -2,13 +2,13 @@ package pebblestore
 
 import "sync"
 
-// idleWorkers bounds how many goroutines wait for the next call. As many calls as
-// are answered by one sync end together and begin again together; each goroutine
-// keeps some 16 KB of stack.
-const idleWorkers = 256
+// idleWorkers bounds how many goroutines wait for the next job. As many groups as one
+// sync ends, each of another stripe, end together and begin again together; each
+// goroutine keeps some 16 KB of stack.
+const idleWorkers = 64
 
-// workers run calls on goroutines that are kept for the next one: the stack that a
-// call needs is grown once, and not for each.
+// workers run jobs on goroutines that are kept for the next one: the stack that one
+// needs is grown once, and not for each.
 type workers struct {
 	jobs  chan func()   // to one that waits
 	seats chan struct{} // of those that wait
