@@ -7,24 +7,26 @@
 //
 // # How a step is made
 //
-// The steps of one scope are made one after another, under the scope's stripe
-// (see stripe): read what the step is conditional on, build one engine batch of
-// all its parts, append that batch to the write-ahead log. Then the stripe is
-// given up, and only after that does the step wait for its fsync. So the next
-// step of the scope is made while the disk is busy, and steps of all scopes
-// that wait at the same time share one fsync (group commit).
+// The steps of one scope are made one after another, in the turn of the scope's
+// stripe (see stripe), and those that wait for it at the same time as one group (see
+// group): each is decided on what all before it have left, and goes into one engine
+// batch with them, which is appended to the write-ahead log. Then the stripe is given
+// up, and only after that does the group wait for its fsync. So the next group is
+// made while the disk is busy, and groups of all stripes that wait at the same time
+// share one fsync (group commit).
 //
 // A step may therefore be decided on a change that is not on disk yet. It
 // cannot be answered before that change is: the log is written and synced in
 // order, so a later batch is durable only if every earlier one is. An answer
-// that writes nothing (a read, a refused step, the repeat of a nonce) has no
-// batch of its own, so it waits for the newest batch of its stripe instead.
+// that writes nothing (a read, a refused step, the repeat of a nonce) waits for
+// the batch of its group, and if that has none, for the newest of its stripe.
 // Nothing that a crash could take back is ever told.
 //
 // # How it fails
 //
 // A call that cannot be answered before its context ends returns
-// [ledger.ErrUnavailable] and is carried to its end in the background.
+// [ledger.ErrUnavailable]. If its turn had come it is carried to its end in the
+// background, if not it is not made.
 //
 // When the log cannot be written or synced, or the engine reports that it
 // cannot go on, what is on disk is unknown. The store then fails for good: each
