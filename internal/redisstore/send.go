@@ -86,7 +86,9 @@ var errQueueFull = errors.New("too many calls wait for redis")
 //
 // No two commands under way depend on each other, since every caller waits for its
 // reply. A caller that stops waiting leaves its command behind: it may still be
-// sent, which is what an error of Apply says anyhow.
+// sent, which is what an error of Apply says anyhow. One that sends for itself heeds
+// its context's deadline, not its being cancelled: that would take a goroutine more,
+// and the store's time-out is near.
 type pipelined struct {
 	pooled
 

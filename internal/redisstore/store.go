@@ -17,6 +17,7 @@
 //   - All keys of a scope carry one hash tag and so live on one master.
 //   - Time is the server's alone. [Store.Now] only guesses it; the script checks
 //     the guess.
+//   - A script's answer carries an echo of its call, since many share a connection.
 //   - Whatever is not a clear answer is [ledger.ErrUnavailable]: never a success
 //     and never "absent".
 package redisstore
