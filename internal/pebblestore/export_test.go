@@ -227,10 +227,20 @@ func (s *Store) Together(ctx context.Context, scope ledger.Scope, steps ...ledge
 
 // First makes one group of steps that wait, and returns how many it took.
 func (s *Store) First(ctx context.Context, scope ledger.Scope, steps ...ledger.Step) (int, error) {
+	return s.firstGroup(ctx, scope, steps, func(*stripe) {})
+}
+
+// FirstForgetting is First of a stripe that forgets the newest rows before each step.
+func (s *Store) FirstForgetting(ctx context.Context, scope ledger.Scope, steps ...ledger.Step) (int, error) {
+	return s.firstGroup(ctx, scope, steps, func(st *stripe) { clear(st.tails) })
+}
+
+func (s *Store) firstGroup(ctx context.Context, scope ledger.Scope, steps []ledger.Step, before func(*stripe)) (int, error) {
 	st := new(stripe)
 	st.init(nil)
 	for i := range steps {
 		st.enter(&task{ctx: ctx, begin: func(g *group) error {
+			before(st)
 			_, err := g.apply(scope, &steps[i])
 			return err
 		}})

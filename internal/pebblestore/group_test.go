@@ -159,31 +159,48 @@ func TestAReadIsOfItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t, "store", pebblestore.Options{FS: vfs.NewMem()})
 		release := s.Hold(scope)
-		errs := make(chan error, 2)
-		apply := func(id string) {
-			go func() { _, err := s.Apply(t.Context(), scope, claim(s, id)); errs <- err }()
+		queue := func(call func()) {
+			go call()
 			synctest.Wait()
 		}
-		apply("a")
-		snaps, rows := make(chan ledger.Snapshot, 1), make(chan []ledger.Row, 1)
-		go func() {
-			snap, err := s.Read(t.Context(), scope, ledger.Fetch{Key: key("a")}, ledger.Fetch{Key: key("b")})
-			require.NoError(t, err)
-			snaps <- snap
-		}()
-		go func() { rows <- allRows(t, s) }()
-		synctest.Wait()
-		apply("b")
+		errs, seen, rows := make(chan error, 3), make(chan int, 2), make(chan int, 2)
+		apply := func(id string) func() {
+			return func() { _, err := s.Apply(t.Context(), scope, claim(s, id)); errs <- err }
+		}
+		read := func() {
+			snap, err := s.Read(t.Context(), scope, ledger.Fetch{Key: key("a")}, ledger.Fetch{Key: key("b")}, ledger.Fetch{Key: key("c")})
+			seen <- len(snap.Values)
+			errs <- err
+		}
+		list := func() { rows <- len(allRows(t, s)) }
+		queue(apply("a"))
+		queue(read)
+		queue(apply("b"))
+		queue(list)
+		queue(apply("c"))
 		release()
-		require.NoError(t, <-errs)
-		require.NoError(t, <-errs)
-		snap := <-snaps
-		_, first := snap.Get(key("a"))
-		_, second := snap.Get(key("b"))
-		require.True(t, first)
-		require.False(t, second)
-		require.Len(t, <-rows, 1)
+		for range 4 {
+			require.NoError(t, <-errs)
+		}
+		require.Equal(t, 1, <-seen)
+		require.Equal(t, 2, <-rows)
 	})
+}
+
+// A scope whose newest row was forgotten while its group is being made does not put
+// the next in its place.
+func TestARowComesBehindThoseOfItsGroupThoughTheyWereForgotten(t *testing.T) {
+	clock := newFakeClock()
+	s := open(t, "store", pebblestore.Options{FS: vfs.NewMem(), Clock: clock.Now})
+	steps := []ledger.Step{claim(s, "a"), claim(s, "b"), claim(s, "c")}
+	n, err := s.FirstForgetting(t.Context(), scope, steps...)
+	require.NoError(t, err)
+	require.Equal(t, len(steps), n)
+	rows := allRows(t, s)
+	require.Len(t, rows, len(steps))
+	for i, r := range rows {
+		require.Equal(t, steps[i].Rows[0], r.Data)
+	}
 }
 
 // All who wait for a stripe are one group: one write to the log, and one sync.
