@@ -34,7 +34,12 @@ func (s *Store) upgrade() error {
 	return s.write(b)
 }
 
-// deleteMembers deletes the members of each scope as one range.
+// fewMembers are deleted one by one. A range costs the engine more than a key: when a
+// table with many is opened it weighs each against the tables beneath, and is not
+// closed before it has: minutes, where a million tenants had one each.
+const fewMembers = 16
+
+// deleteMembers deletes the members of each scope: as one range if they are many.
 func (s *Store) deleteMembers(b *pebble.Batch) error {
 	iter, err := s.db.NewIter(&pebble.IterOptions{LowerBound: []byte{tagScope}, UpperBound: []byte{tagScope + 1}})
 	if err != nil {
@@ -47,16 +52,32 @@ func (s *Store) deleteMembers(b *pebble.Batch) error {
 		if ok = iter.SeekGE(members); !ok {
 			break
 		}
-		if end := prefixEnd(members); string(iter.Key()) < string(end) {
-			if err := b.DeleteRange(members, end, nil); err != nil {
-				return errors.Join(err, iter.Close())
-			}
+		if err := deleteFrom(b, iter, members); err != nil {
+			return errors.Join(err, iter.Close())
 		}
 		// Nothing of a scope has a tag as high as this.
 		ok = iter.SeekGE(scoped(scope, 0xff, 0))
 	}
 	if err := iter.Close(); err != nil {
 		return readError("read scopes", err)
+	}
+	return nil
+}
+
+// deleteFrom deletes the keys of a prefix, at the first of which the iterator may stand.
+func deleteFrom(b *pebble.Batch, iter *pebble.Iterator, prefix []byte) error {
+	end := prefixEnd(prefix)
+	var few [][]byte
+	for ok := true; ok && string(iter.Key()) < string(end); ok = iter.Next() {
+		if len(few) == fewMembers {
+			return b.DeleteRange(prefix, end, nil)
+		}
+		few = append(few, append([]byte(nil), iter.Key()...))
+	}
+	for _, key := range few {
+		if err := b.Delete(key, nil); err != nil {
+			return err
+		}
 	}
 	return nil
 }
