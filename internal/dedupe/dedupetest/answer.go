@@ -2,6 +2,9 @@ package dedupetest
 
 import (
 	"context"
+	"crypto/rand"
+	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -57,6 +60,13 @@ func (f *fixture) asBefore(r request, h *dedupe.Handle) {
 		ledger.Put{Key: answerOf(h), Data: bound[16:], Expires: h.Record.WindowEnd})
 }
 
+// noise is so many bytes that do not compress.
+func noise(n int) string {
+	raw := make([]byte, n)
+	_, _ = rand.Read(raw)
+	return string(raw)
+}
+
 // between is a store in which something happens before one of its reads.
 type between struct {
 	ledger.Store
@@ -86,6 +96,31 @@ func keptCases() []testCase {
 			require.Equal(f, "answer", string(f.get(h).Answer))
 			require.Equal(f, "answer", string(f.wants(dedupe.Replayed, one, dryRun).Answer))
 			require.Equal(f, "answer", string(f.wants(dedupe.Replayed, one, mayNotAcquire).Answer))
+		}},
+		{"a long one is a value of its own, which nobody reads to see a version", func(f *fixture) {
+			for _, n := range []int{4095, 4096, 1 << 20} {
+				long := noise(n)
+				r, twin := supplied(fmt.Sprint(n), "x"), supplied(fmt.Sprint("twin of ", n), "x")
+				h := f.acquire(r)
+				f.wants(dedupe.Twin, twin)
+				f.settle(h, dedupe.Succeeded, long)
+				bound, _ := f.value(bindingOf(r))
+				_, own := f.value(answerOf(h))
+				require.Equal(f, n == 4095, len(bound) > 16)
+				require.Equal(f, n != 4095, own)
+				for _, again := range []request{r, twin} {
+					f.claims = f.over(f.Store)
+					require.Equal(f, long, string(f.wants(dedupe.Replayed, again).Answer))
+				}
+				require.Equal(f, long, string(f.get(h).Answer))
+			}
+			r := derived("packs well")
+			h := f.acquire(r)
+			f.settle(h, dedupe.Succeeded, strings.Repeat("a", 1<<20))
+			_, own := f.value(answerOf(h))
+			require.False(f, own, "what counts is what is kept")
+			f.Advance(window + tick)
+			require.Nil(f, f.get(h).Answer)
 		}},
 		{"it is told until its window ends, and not from then on", func(f *fixture) {
 			h := f.acquire(one)
