@@ -25,15 +25,14 @@ var (
 	answerDecoder, _ = zstd.NewReader(nil, zstd.WithDecoderMaxMemory(maxAnswer))
 )
 
-// encodeAnswer appends an answer, as it is kept, to what stands in front of it.
-func encodeAnswer(front, answer []byte) []byte {
+func encodeAnswer(answer []byte) []byte {
 	if len(answer) >= compressFrom {
-		packed := answerEncoder.EncodeAll(answer, append(front[:len(front):len(front)], answerZstd))
-		if len(packed)-len(front) <= len(answer) {
+		packed := answerEncoder.EncodeAll(answer, []byte{answerZstd})
+		if len(packed) <= len(answer) {
 			return packed
 		}
 	}
-	return append(append(front[:len(front):len(front)], answerPlain), answer...)
+	return append([]byte{answerPlain}, answer...)
 }
 
 func decodeAnswer(data []byte) ([]byte, error) {

@@ -135,7 +135,7 @@ func (c *Claims) Claim(ctx context.Context, cl Claim) (Claimed, error) {
 		if err != nil {
 			return Claimed{}, fmt.Errorf("read identity: %w", err)
 		}
-		if v, err = c.look(ctx, snap, &cl); err != nil {
+		if v, err = c.look(snap, &cl); err != nil {
 			return Claimed{}, err
 		}
 	}
@@ -167,7 +167,7 @@ func (c *Claims) Claim(ctx context.Context, cl Claim) (Claimed, error) {
 			}
 			return d.claimed, nil
 		}
-		if v, err = c.look(ctx, res.Snapshot, &cl); err != nil {
+		if v, err = c.look(res.Snapshot, &cl); err != nil {
 			return Claimed{}, err
 		}
 	}
@@ -179,7 +179,7 @@ func (c *Claims) dryRun(ctx context.Context, cl Claim) (Claimed, error) {
 	if err != nil {
 		return Claimed{}, fmt.Errorf("read identity: %w", err)
 	}
-	v, err := c.look(ctx, snap, &cl)
+	v, err := c.look(snap, &cl)
 	if err != nil {
 		return Claimed{}, err
 	}
@@ -194,7 +194,7 @@ func (c *Claims) dryRun(ctx context.Context, cl Claim) (Claimed, error) {
 func (cl *Claim) fetch() []ledger.Fetch {
 	fetch := make([]ledger.Fetch, 0, 2+len(cl.Guard)+len(cl.Basis))
 	fetch = append(fetch,
-		ledger.Fetch{Key: bindingKey(cl.Identity), Follow: []ledger.Kind{ledger.Action, ledger.Answer}, Head: true},
+		ledger.Fetch{Key: bindingKey(cl.Identity), Follow: []ledger.Kind{ledger.Action, ledger.Answer}},
 		ledger.Fetch{Key: twinsKey(cl.Fingerprint), Follow: []ledger.Kind{ledger.Action}},
 	)
 	for _, g := range cl.Guard {
@@ -206,40 +206,16 @@ func (cl *Claim) fetch() []ledger.Fetch {
 	return fetch
 }
 
-// look turns what the store returned into what the rules decide on. Of an identity
-// that is bound to an action of another, the answer is beside that one's binding: then
-// all is read once more, with it.
-func (c *Claims) look(ctx context.Context, snap ledger.Snapshot, cl *Claim) (view, error) {
-	read := cl.Identity // whose binding the snapshot has
-	for range maxDecisions {
-		v, err := cl.view(snap)
-		if err != nil || !v.lacksAnswer() || v.bound.Identity == read {
-			return v, err
-		}
-		read = v.bound.Identity
-		snap, err = c.store.Read(ctx, cl.Scope, append(cl.fetch(), ledger.Fetch{Key: bindingKey(read)})...)
-		if err != nil {
-			return v, fmt.Errorf("read identity: %w", err)
-		}
-	}
-	return view{}, errContended
-}
-
-// lacksAnswer says whether a replay would have nothing to tell.
-func (v *view) lacksAnswer() bool {
-	return v.bound != nil && v.bound.State == Succeeded && !v.bound.over(v.now) && v.answer == nil
-}
-
-// view is what a snapshot shows.
-func (cl *Claim) view(snap ledger.Snapshot) (view, error) {
+// look turns what the store returned into what the rules decide on.
+func (c *Claims) look(snap ledger.Snapshot, cl *Claim) (view, error) {
 	v := view{now: snap.Now, guardHolds: holds(snap, cl.Guard), basisHolds: holds(snap, cl.Basis)}
 	if b, ok := snap.Get(bindingKey(cl.Identity)); ok {
 		v.binding = b.Version
-		id, answer, err := splitBinding(b.Data)
-		if err != nil {
-			return v, err
+		ids, err := splitIDs(b.Data)
+		if err != nil || len(ids) != 1 {
+			return v, ErrUnreadable
 		}
-		rec, ok, err := recordIn(snap, id)
+		rec, ok, err := recordIn(snap, ids[0])
 		if err != nil {
 			return v, err
 		}
@@ -248,11 +224,8 @@ func (cl *Claim) view(snap ledger.Snapshot) (view, error) {
 			// lost, and with it whether the write was made.
 			return v, ErrUnreadable
 		}
-		if len(answer) > 0 && (rec.State != Succeeded || rec.Identity != cl.Identity) {
-			return v, ErrUnreadable
-		}
 		v.bound = &rec
-		if v.answer, err = answerIn(snap, rec.Record); err != nil {
+		if v.answer, err = answerIn(snap, rec.ID); err != nil {
 			return v, err
 		}
 	}

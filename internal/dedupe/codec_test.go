@@ -239,8 +239,8 @@ func FuzzDecodeRecord(f *testing.F) {
 }
 
 func FuzzDecodeAnswer(f *testing.F) {
-	f.Add(encodeAnswer(nil, []byte("[]")))
-	f.Add(encodeAnswer(nil, bytes.Repeat([]byte("ab"), 600)))
+	f.Add(encodeAnswer([]byte("[]")))
+	f.Add(encodeAnswer(bytes.Repeat([]byte("ab"), 600)))
 	f.Add([]byte{answerZstd, 1, 2, 3})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		out, err := decodeAnswer(data)
@@ -248,15 +248,15 @@ func FuzzDecodeAnswer(f *testing.F) {
 			require.ErrorIs(t, err, ErrUnreadable)
 			return
 		}
-		again, err := decodeAnswer(encodeAnswer(nil, out))
+		again, err := decodeAnswer(encodeAnswer(out))
 		require.NoError(t, err)
 		require.True(t, bytes.Equal(out, again))
 	})
 }
 
 func TestAnswersOf512BytesAndMoreAreCompressed(t *testing.T) {
-	require.Len(t, encodeAnswer(nil, bytes.Repeat([]byte("a"), 511)), 512)
-	require.Less(t, len(encodeAnswer(nil, bytes.Repeat([]byte("a"), 512))), 64)
+	require.Len(t, encodeAnswer(bytes.Repeat([]byte("a"), 511)), 512)
+	require.Less(t, len(encodeAnswer(bytes.Repeat([]byte("a"), 512))), 64)
 }
 
 func TestActionIDs(t *testing.T) {

@@ -112,7 +112,7 @@ func (c *Claims) unsettled(cl *Claim, v view) decision {
 // version of the record, so a thousand replays at once do not wait in line.
 func (c *Claims) replay(cl *Claim, v view) (decision, error) {
 	rec := v.bound.Record
-	if v.lacksAnswer() {
+	if rec.State == Succeeded && v.answer == nil {
 		return decision{}, ErrUnreadable
 	}
 	s := cl.step(v)

@@ -30,8 +30,7 @@ type Erasure struct {
 // leaves nothing half removed, so an erasure goes on where it was cut short, in
 // this process or another. A guard that does not hold is ErrGuard.
 //
-// It removes what it cannot read, too: an erasure must come to an end. What only a
-// record leads to, its binding and the answer in it, then goes with its own end.
+// It removes what it cannot read, too: an erasure must come to an end.
 func (c *Claims) Erase(ctx context.Context, e Erasure) (more bool, err error) {
 	for range maxDecisions {
 		s, err := c.eraseStep(ctx, &e)
@@ -79,7 +78,7 @@ func (c *Claims) eraseStep(ctx context.Context, e *Erasure) (*ledger.Step, error
 		}
 		rec, ok, err := recordIn(snap, ActionID([]byte(entry.Member)))
 		if err != nil || !ok {
-			continue // damaged, or expired: its binding has an end of its own, if it is settled
+			continue // damaged, or expired: its binding has an end of its own
 		}
 		s.Delete = append(s.Delete, bindingKey(rec.Identity), twinsKey(rec.Fingerprint))
 		switch rec.State {

@@ -34,19 +34,7 @@ func (c *Claims) Get(ctx context.Context, scope ledger.Scope, id ActionID) (Foun
 	if err != nil {
 		return Found{}, fmt.Errorf("read action: %w", err)
 	}
-	f, err := c.found(snap, id)
-	if err != nil || f.Answer != nil || f.Record.State != Succeeded || f.Record.over(f.Now) {
-		return f, err
-	}
-	// Its answer does not change, so it may be read at a later instant.
-	snap, err = c.store.Read(ctx, scope, ledger.Fetch{Key: bindingKey(f.Record.Identity)})
-	if err != nil {
-		return Found{}, fmt.Errorf("read answer: %w", err)
-	}
-	if f.Answer, err = answerIn(snap, f.Record); err != nil {
-		return Found{}, err
-	}
-	return f, nil
+	return c.found(snap, id)
 }
 
 // Request returns the sealed request of an unsettled action, or ErrNotFound.
@@ -76,7 +64,7 @@ func (c *Claims) found(snap ledger.Snapshot, id ActionID) (Found, error) {
 		return Found{}, ErrNotFound
 	}
 	f := Found{Record: cur.Record, Now: snap.Now}
-	if f.Answer, err = answerIn(snap, cur.Record); err != nil {
+	if f.Answer, err = answerIn(snap, id); err != nil {
 		return Found{}, err
 	}
 	if v, ok := snap.Get(actionKey(ledger.Replays, id)); ok {

@@ -177,14 +177,8 @@ func (c *Claims) late(cur stored, st *Settlement, now time.Time) *ledger.Step {
 }
 
 // answerAtLeast keeps the answer of a write that was settled at the very end of
-// its window, or after it, long enough to be looked at. Meanwhile its identity may
-// be bound to another, so such an answer is a value of its own.
+// its window, or after it, long enough to be looked at.
 const answerAtLeast = time.Hour
-
-// besideBinding bounds what is kept of an answer in a binding. Redis's script reads a
-// whole value to see its version: a replay would read a long one three times over, a
-// millisecond of Redis for each few hundred kilobytes, to save a key.
-const besideBinding = 4 << 10
 
 // touch begins a step on an action that must still be as it was read.
 func (c *Claims) touch(cur stored, now time.Time) *ledger.Step {
@@ -219,10 +213,11 @@ func (c *Claims) move(cur stored, rec *Record, to State, answer []byte, twins tw
 	record.Expires = c.historyEnd(rec)
 	s.Put = append(s.Put, record)
 	s.Delete = append(s.Delete, actionKey(ledger.Request, rec.ID))
+	c.rebind(s, rec)
 	if to == Succeeded {
-		c.keep(s, rec, answer, now)
-	} else {
-		c.rebind(s, rec)
+		s.Put = append(s.Put, ledger.Put{
+			Key: actionKey(ledger.Answer, rec.ID), Data: encodeAnswer(answer), Expires: later(rec.WindowEnd, now.Add(answerAtLeast)),
+		})
 	}
 	twins.leave(s, rec.Fingerprint, rec.ID)
 	return s
@@ -238,22 +233,6 @@ func (c *Claims) rebind(s *ledger.Step, rec *Record) {
 		return
 	}
 	s.Put = append(s.Put, ledger.Put{Key: key, Data: rec.ID[:], Expires: c.historyEnd(rec)})
-}
-
-// keep puts the answer of a success behind its id into the binding, which is a key
-// less. Until the window ends nothing else is bound to the identity, and from then on
-// nothing asks what was (rule 1), or for the answer. So the binding need not stay for
-// as long as the record; it outlives the window by bindSlack, in which no answer is
-// told any more. An answer that is to outlast the window, or is long, is a value of its own.
-func (c *Claims) keep(s *ledger.Step, rec *Record, answer []byte, now time.Time) {
-	bound := encodeAnswer(rec.ID[:], answer)
-	kept, least := bound[len(rec.ID):], now.Add(answerAtLeast)
-	if least.After(rec.WindowEnd) || len(kept) > besideBinding {
-		c.rebind(s, rec)
-		s.Put = append(s.Put, ledger.Put{Key: actionKey(ledger.Answer, rec.ID), Data: kept, Expires: later(rec.WindowEnd, least)})
-		return
-	}
-	s.Put = append(s.Put, ledger.Put{Key: bindingKey(rec.Identity), Data: bound, Expires: rec.WindowEnd.Add(bindSlack)})
 }
 
 // twinList is the list of unsettled actions of one fingerprint, as last seen.

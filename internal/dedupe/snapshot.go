@@ -73,34 +73,16 @@ func recordIn(snap ledger.Snapshot, id ActionID) (s stored, ok bool, err error) 
 	return stored{Record: rec, version: v.Version}, true, nil
 }
 
-// answerIn decodes the answer of an action: it stands behind the id in the binding
-// of its own identity, or is a value of its own; nil if a snapshot has neither.
-func answerIn(snap ledger.Snapshot, rec *Record) ([]byte, error) {
-	if b, ok := snap.Get(bindingKey(rec.Identity)); ok {
-		id, answer, err := splitBinding(b.Data)
-		if err != nil {
-			return nil, err
-		}
-		if id == rec.ID && len(answer) > 0 {
-			return decodeAnswer(answer)
-		}
-	}
-	v, ok := snap.Get(actionKey(ledger.Answer, rec.ID))
+// answerIn decodes the answer of an action; nil if none is stored.
+func answerIn(snap ledger.Snapshot, id ActionID) ([]byte, error) {
+	v, ok := snap.Get(actionKey(ledger.Answer, id))
 	if !ok {
 		return nil, nil
 	}
 	return decodeAnswer(v.Data)
 }
 
-// splitBinding reads the id that a binding begins with, and the answer behind it.
-func splitBinding(data []byte) (ActionID, []byte, error) {
-	if len(data) < len(ActionID{}) {
-		return ActionID{}, nil, ErrUnreadable
-	}
-	return ActionID(data[:16]), data[16:], nil
-}
-
-// splitIDs reads the ids a list of twins holds.
+// splitIDs reads the ids a binding or a twin list holds.
 func splitIDs(data []byte) ([]ActionID, error) {
 	if len(data)%16 != 0 {
 		return nil, ErrUnreadable

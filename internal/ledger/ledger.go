@@ -41,9 +41,9 @@ func ScopeOf(tenantID string) Scope {
 type Kind byte
 
 const (
-	Binding    Kind = 'b' // identity (32 bytes) -> action id (16 bytes), and perhaps its answer
+	Binding    Kind = 'b' // identity (32 bytes) -> action id (16 bytes)
 	Action     Kind = 'a' // action id (16) -> record
-	Answer     Kind = 'r' // action id (16) -> the stored answer, where it is not beside the binding
+	Answer     Kind = 'r' // action id (16) -> the stored answer
 	Request    Kind = 'q' // action id (16) -> the sealed request, until settled
 	Raw        Kind = 'w' // action id (16) -> a sealed vendor answer not judged yet, until settled
 	Twins      Kind = 'f' // fingerprint (32) -> action ids (n x 16) in flight or held
@@ -161,13 +161,11 @@ type Entry struct {
 // Fetch names a value to read. With Follow, the value's data must be a
 // sequence of 16-byte ids, and for each id and each kind in Follow the value
 // Key{kind, id} is read too: a binding and the record it points to come out of
-// one instant. With Head only its first 16 bytes are an id, and whatever stands
-// behind them is not looked at. Values that do not exist are left out of the
-// snapshot. Data that cannot be split so is not followed.
+// one instant. Values that do not exist are left out of the snapshot. Data that
+// cannot be split into ids is not followed.
 type Fetch struct {
 	Key    Key
 	Follow []Kind
-	Head   bool
 }
 
 // Step is one atomic change of one scope.

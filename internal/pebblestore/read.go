@@ -48,7 +48,7 @@ func fetchValues(
 		if len(f.Follow) == 0 {
 			continue
 		}
-		for _, id := range followed(f, values[f.Key].Data) {
+		for _, id := range splitIDs(values[f.Key].Data) {
 			for _, kind := range f.Follow {
 				if err := fetchValue(r, scope, ledger.Key{Kind: kind, ID: id}, now, values); err != nil {
 					return nil, err
@@ -78,13 +78,10 @@ func fetchValue(
 	return nil
 }
 
-// followed returns the ids of 16 bytes that a fetch finds in data; data that cannot
-// be split into them has none.
-func followed(f ledger.Fetch, data []byte) []string {
+// splitIDs splits data into ids of 16 bytes; data that is no sequence of them
+// has none.
+func splitIDs(data []byte) []string {
 	const size = 16
-	if f.Head && len(data) > size {
-		data = data[:size]
-	}
 	if len(data)%size != 0 {
 		return nil
 	}

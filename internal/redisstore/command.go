@@ -256,18 +256,10 @@ func (w *writer) stepHead(step ledger.Step, shift time.Duration) {
 	w.end()
 }
 
-// headOnly is added to the number of kinds of a fetch of which only the first id is
-// followed. It is above any such number.
-const headOnly = 128
-
 // follows writes for each fetch how many kinds it is followed into, and which.
 func (w *writer) follows(fetch []ledger.Fetch) {
 	for _, f := range fetch {
-		n := len(f.Follow)
-		if f.Head {
-			n += headOnly
-		}
-		w.text.WriteByte(byte(n))
+		w.text.WriteByte(byte(len(f.Follow)))
 		for _, k := range f.Follow {
 			w.text.WriteByte(byte(k))
 		}

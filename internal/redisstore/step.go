@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"holdfast.dev/gateway/internal/ledger"
@@ -145,7 +146,7 @@ func checkFetch(fetch []ledger.Fetch) error {
 		if len(f.Key.ID) > maxID {
 			return errLongID
 		}
-		if len(f.Follow) >= headOnly {
+		if len(f.Follow) > math.MaxUint8 {
 			return errors.New("a fetch is followed into more kinds than there are")
 		}
 	}

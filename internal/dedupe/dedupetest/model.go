@@ -27,7 +27,7 @@ func randomLives(f *fixture) {
 		m.f.scope = ledger.ScopeOf(rand.Text())
 		m.Repeat(map[string]func(*rapid.T){
 			"claim": m.claim, "settle": m.settle, "renew": m.renew, "resolve": m.resolve,
-			"wait": m.wait, "sweep": m.sweep, "look": m.look, "": m.places,
+			"wait": m.wait, "sweep": m.sweep, "": m.places,
 		})
 	})
 }
@@ -241,19 +241,6 @@ func (m *model) settle(t *rapid.T) {
 	}
 	if err == nil {
 		require.Equal(t, l.state, rec.State)
-	}
-}
-
-// look: an answer is shown until its window ends, and never another's.
-func (m *model) look(t *rapid.T) {
-	l := m.pick(t)
-	found, err := m.f.claims.Get(m.f.Context(), m.f.scope, l.id)
-	if errors.Is(err, dedupe.ErrNotFound) {
-		return
-	}
-	require.NoError(t, err)
-	if found.Record.State == dedupe.Succeeded && found.Now.Before(l.window) || found.Answer != nil {
-		require.Equal(t, l.answer, string(found.Answer))
 	}
 }
 

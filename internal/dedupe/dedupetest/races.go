@@ -229,8 +229,7 @@ func failureCases() []testCase {
 		{"an undecodable answer is never sent again", func(f *fixture) {
 			h := f.acquire(derived("a"))
 			f.settle(h, dedupe.Succeeded, "x")
-			f.asBefore(derived("a"), h)
-			f.Corrupt(f.T, f.scope, answerOf(h))
+			f.Corrupt(f.T, f.scope, ledger.Key{Kind: ledger.Answer, ID: string(h.Record.ID[:])})
 			_, err := f.claims.Claim(f.Context(), f.newClaim(derived("a")))
 			require.True(f, errors.Is(err, dedupe.ErrUnreadable) || errors.Is(err, ledger.ErrCorrupt))
 		}},

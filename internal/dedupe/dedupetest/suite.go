@@ -49,7 +49,6 @@ func Run(t *testing.T, open func(t *testing.T) ledgertest.Harness) {
 		{"abandon", abandonCases()},
 		{"contention", contentionCases()},
 		{"answers", answerCases()},
-		{"kept", keptCases()},
 		{"isolation", isolationCases()},
 		{"failures", failureCases()},
 		{"list", listCases()},

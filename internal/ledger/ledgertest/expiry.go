@@ -176,25 +176,6 @@ func followCases() []testCase {
 				found(f, f.read(follow(bound)), bound)
 			}
 		}},
-		{"of the head alone, whatever stands behind it", func(f *fixture) {
-			f.must(ledger.Step{Put: []ledger.Put{put(record(one), "r1"), put(answer(one), "a1"), put(record(two), "r2")}})
-			head := follow(bound)
-			head.Head = true
-			for _, behind := range []string{"", "1", two[:15], two, two + "1", strings.Repeat(two, 1000)} {
-				n := f.must(ledger.Step{Put: []ledger.Put{put(bound, one+behind)}})
-				snap := f.read(head, ledger.Fetch{Key: record(three)})
-				found(f, snap, bound, record(one), answer(one))
-				v, _ := snap.Get(bound)
-				require.Equal(f, one+behind, string(v.Data))
-				res := f.refused(ledger.Step{Expect: []ledger.Expect{absent(bound)}, Fetch: []ledger.Fetch{head}})
-				found(f, res.Snapshot, bound, record(one), answer(one))
-				f.must(ledger.Step{Expect: []ledger.Expect{at(bound, n)}})
-			}
-			for _, short := range []string{"", "1", one[:15]} {
-				f.must(ledger.Step{Put: []ledger.Put{put(bound, short)}})
-				found(f, f.read(head), bound)
-			}
-		}},
 		{"the same target named twice is read once", func(f *fixture) {
 			other := ledger.Key{Kind: ledger.Binding, ID: "b"}
 			f.must(ledger.Step{Put: []ledger.Put{put(bound, one+one), put(other, one), put(record(one), "r1")}})

@@ -65,10 +65,10 @@ local function absent(keys)
 end
 
 -- fetch answers fetches, whose keys are KEYS behind one of them. Follows says, for
--- each, the number of kinds to follow it into, 128 more if only from its head, and
--- which. The reply is a flat list of key and value. A value that is a list of 16-byte
--- ids, or begins with one, is followed into the kinds asked for; those keys share its
--- hash tag, all there is in front of '#' in the key of the rows.
+-- each, the number of kinds to follow it into, and which. The reply is a flat list
+-- of key and value. A value that is a list of 16-byte ids is followed into the
+-- kinds asked for; those keys share its hash tag, all there is in front of '#' in
+-- the key of the rows.
 local function fetch(now, behind, follows)
   local out, more, none = {}, {}, {}
 
@@ -85,18 +85,15 @@ local function fetch(now, behind, follows)
 
   local fetches, pos = 0, 1
   while pos <= #follows do
-    fetches, pos = fetches + 1, pos + 1 + string.byte(follows, pos) % 128
+    fetches, pos = fetches + 1, pos + 1 + string.byte(follows, pos)
   end
   if fetches == 0 then return out end
   local prefix = string.match(KEYS[1], '^[^#]*') .. ':'
   pos = 1
   for i, v in ipairs(mget(KEYS, behind + 1, behind + fetches)) do
-    local kinds, last = string.byte(follows, pos), v and #v
-    if kinds >= 128 then
-      kinds, last = kinds - 128, v and math.min(last, 32)
-    end
-    if found(KEYS[behind + i], v) and kinds > 0 and last % 16 == 0 then
-      for at = 17, last, 16 do
+    local kinds = string.byte(follows, pos)
+    if found(KEYS[behind + i], v) and kinds > 0 and #v > 16 and #v % 16 == 0 then
+      for at = 17, #v, 16 do
         local id = string.sub(v, at, at + 15)
         for at = pos + 1, pos + kinds do more[#more + 1] = prefix .. string.sub(follows, at, at) .. id end
       end
