@@ -169,6 +169,19 @@ func answerCases() []testCase {
 			require.True(f, bytes.Equal(answer, f.wants(dedupe.Replayed, derived("a")).Answer))
 		}})
 	}
+	// A clock that ran ahead of a window, and was put back, must not have freed what the
+	// window still covers: the answer is gone then, and the repeat is refused.
+	cases = append(cases, testCase{"end long before what binds their identity", func(f *fixture) {
+		identity, id := derived("a").identity(), f.done(derived("a"), dedupe.Succeeded, "x").ID
+		f.Advance(window + 12*time.Hour)
+		f.storeNow()
+		binding, answer := ledger.Key{Kind: ledger.Binding, ID: string(identity[:])}, ledger.Key{Kind: ledger.Answer, ID: string(id[:])}
+		snap, err := f.Store.Read(f.Context(), f.scope, ledger.Fetch{Key: binding, Follow: []ledger.Kind{ledger.Action}}, ledger.Fetch{Key: answer})
+		require.NoError(f, err)
+		require.Contains(f, snap.Values, binding)
+		require.Contains(f, snap.Values, ledger.Key{Kind: ledger.Action, ID: string(id[:])})
+		require.NotContains(f, snap.Values, answer)
+	}})
 	return append(cases, testCase{"every state is found again after a restart", func(f *fixture) {
 		f.done(derived("s"), dedupe.Succeeded, "x")
 		f.done(derived("r"), dedupe.Refused, "")
