@@ -38,6 +38,7 @@ func FuzzRender(f *testing.F) {
 	f.Add("DELETE", "https://vendor.example?", "B", "2", "A", "1\t", "x", false)
 	f.Add("PATCH", "https://[::1]", "X-A", "1", "x-a", "2", "", false)
 	f.Add("POST", "https://user@vendor.example/", "Host", "other", "Expect", "100-continue", "", false)
+	f.Add("GET", "http://[fe80::1%25en0]:81ß]", "X-A", "1", "X-B", "2", "", false) // no address, and left as it is
 	f.Add("POST", "https://vendor.example/\x7f", "X-A", "a\r\nX-B: b", "", "", "", false)
 	f.Add("po st", "https://vendor.example/a b", "Content-Length", "3", "Connection", "close", "abc", false)
 	f.Fuzz(func(t *testing.T, method, url, name1, value1, name2, value2, body string, fresh bool) {

@@ -94,6 +94,9 @@ func (p *prepared) render(agent string, fields []field, body []byte) []byte {
 // withoutZone leaves out the zone of an IPv6 address, which means something on this
 // machine only (RFC 6874 section 1).
 func withoutZone(host string) string {
+	if !strings.HasPrefix(host, "[") {
+		return host
+	}
 	end := strings.LastIndexByte(host, ']')
 	zone := strings.LastIndexByte(host[:max(end, 0)], '%')
 	if zone < 0 {
