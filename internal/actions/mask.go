@@ -25,8 +25,8 @@ const shortest = 6
 
 func newMask(creds map[string]string) mask {
 	var m mask
-	add := func(v string) { // most spellings of most values are the same
-		if len(v) >= shortest && !slices.Contains(m.hidden, v) {
+	add := func(v string) {
+		if len(v) >= shortest {
 			m.hidden = append(m.hidden, v)
 		}
 	}
@@ -64,6 +64,7 @@ func newMask(creds map[string]string) mask {
 	slices.SortFunc(m.hidden, func(a, b string) int {
 		return cmp.Or(cmp.Compare(len(b), len(a)), strings.Compare(a, b))
 	})
+	m.hidden = slices.Compact(m.hidden) // most spellings of most values are the same
 	return m
 }
 
