@@ -351,3 +351,16 @@ func (s *Store) RawIndexApart(t require.TestingT) (n int) {
 	require.NoError(t, b.Close())
 	return n
 }
+
+// Half is a step that fails while it is written, with some of it in its group's batch.
+func (s *Store) Half(ctx context.Context, scope ledger.Scope) error {
+	_, err := call(ctx, s, scope, func(g *group) (struct{}, error) {
+		if g.batch == nil {
+			g.batch = s.db.NewBatch()
+		}
+		err := g.batch.Set(valueKey(scope, ledger.Key{Kind: ledger.Meta, ID: "half"}), nil, nil)
+		s.failure.set(errors.Join(errors.New("half of it"), err))
+		return struct{}{}, s.failure.err()
+	})
+	return err
+}

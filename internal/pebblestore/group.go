@@ -99,6 +99,9 @@ func (g *group) append() error {
 	if b == nil {
 		return nil
 	}
+	if err := g.store.failure.err(); err != nil {
+		return err // what is in it may be half a step
+	}
 	if b.Empty() {
 		return b.Close()
 	}

@@ -68,8 +68,11 @@ func (st *stripe) next() *task {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	t := st.first
-	if t != nil {
-		st.first, t.behind = t.behind, nil
+	if t == nil {
+		return nil
+	}
+	if st.first, t.behind = t.behind, nil; st.first == nil {
+		st.rear = nil // a task holds all that it was given and found
 	}
 	return t
 }
