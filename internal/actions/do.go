@@ -145,8 +145,8 @@ func (s *Service) replay(ctx context.Context, w *write) (claimed dedupe.Claimed,
 	}
 	_, cl.Basis = w.conditions()
 	at := time.Now()
-	if claimed, known, err = s.claims.Replay(context.WithoutCancel(ctx), cl); s.tracer != nil && (known || err != nil) {
-		_, span := s.tracer.Start(ctx, "claim", trace.WithTimestamp(at)) // there will be no other
+	if claimed, known, err = s.claims.Replay(context.WithoutCancel(ctx), cl); known || err != nil {
+		_, span := s.span(ctx, "claim", trace.SpanKindInternal, trace.WithTimestamp(at)) // there will be no other
 		spanClaim(span, claimed, err)
 		span.End()
 	}

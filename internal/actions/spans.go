@@ -19,14 +19,21 @@ import (
 // and actions come from records, which only hold names that exist; nothing comes
 // from a body, a key or a credential, and no vendor's words.
 
-// span begins a span of a write. Without tracing there is none, and no context is
-// made to hold it: the one span that ctx may have is the caller's, which is not
-// recording and not ended by End.
-func (s *Service) span(ctx context.Context, name string, kind trace.SpanKind) (context.Context, trace.Span) {
-	if s.tracer == nil {
+// span begins a span of a write. Without tracing there is none, and none within a
+// span of ours that is not sampled; no context is made to hold it. The one that ctx
+// may have is then another's, not recording and not ended by End.
+func (s *Service) span(ctx context.Context, name string, kind trace.SpanKind, options ...trace.SpanStartOption) (context.Context, trace.Span) {
+	if s.tracer == nil || unsampled(trace.SpanFromContext(ctx)) {
 		return ctx, noop.Span{}
 	}
-	return s.tracer.Start(ctx, name, trace.WithSpanKind(kind))
+	return s.tracer.Start(ctx, name, append(options, trace.WithSpanKind(kind))...)
+}
+
+// unsampled says whether a span was begun here and is not recorded. A caller's decides
+// nothing: that is for the sampler.
+func unsampled(span trace.Span) bool {
+	at := span.SpanContext()
+	return at.IsValid() && !at.IsRemote() && !span.IsRecording()
 }
 
 func spanDo(span trace.Span, req Request, r Reply, e *Error) {
