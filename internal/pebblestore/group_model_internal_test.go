@@ -298,7 +298,7 @@ func (m *model) check(g *group, scope ledger.Scope, step ledger.Step) error {
 	if (err != nil) != (fails != nil) {
 		return fmt.Errorf("error %w, expected %w", err, fails)
 	}
-	if err != nil {
+	if fails != nil {
 		return nil
 	}
 	same := got.Applied == want.Applied && got.Voided == want.Voided && slices.Equal(got.Counters, want.Counters)
