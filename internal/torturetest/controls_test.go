@@ -28,7 +28,7 @@ type control struct {
 }
 
 func controls() []control {
-	const decide, wire = "internal/dedupe/decide.go", "internal/wire/send.go"
+	const decide, wire, group = "internal/dedupe/decide.go", "internal/wire/send.go", "internal/pebblestore/group.go"
 	return []control{
 		{
 			name: "owner token: anybody may settle", file: "internal/dedupe/settle.go",
@@ -46,18 +46,18 @@ func controls() []control {
 			pkg: "internal/redisstore", run: "TestConformance",
 		},
 		{
-			name: "fsync: told before it is on the disk", file: "internal/pebblestore/apply.go",
-			old: "		if err := b.SyncWait(); err != nil {", new: untold,
+			name: "fsync: told before it is on the disk", file: group,
+			old: "	if err := w.batch.SyncWait(); err != nil {", new: untold,
 			pkg: "internal/pebblestore", run: "TestNothingIsToldBeforeItIsDurable|TestAnAppliedStepSurvivesACrash",
 		},
 		{
-			name: "fsync: told before it is on the disk, as the system sees it", file: "internal/pebblestore/apply.go",
-			old: "		if err := b.SyncWait(); err != nil {", new: untold,
+			name: "fsync: told before it is on the disk, as the system sees it", file: group,
+			old: "	if err := w.batch.SyncWait(); err != nil {", new: untold,
 			pkg: "cmd/gateway", run: "TestNothingLeavesBeforeItIsSynced", tags: "syscalls",
 		},
 		{
-			name: "fsync: none", file: "internal/pebblestore/apply.go",
-			old: "s.db.ApplyNoSyncWait(b, pebble.Sync)", new: "s.db.Apply(b, pebble.NoSync)",
+			name: "fsync: none", file: group,
+			old: "g.store.db.ApplyNoSyncWait(b, pebble.Sync)", new: "g.store.db.Apply(b, pebble.NoSync)",
 			pkg: "cmd/gateway", run: "TestNothingLeavesBeforeItIsSynced", tags: "syscalls",
 		},
 		{
@@ -123,11 +123,11 @@ func controls() []control {
 	}
 }
 
-const untold = `		if st != nil {
-			go func() { _ = b.SyncWait(); close(c.done); _ = b.Close() }()
-			return nil
-		}
-		if err := b.SyncWait(); err != nil {`
+const untold = `	if s != nil {
+		go func() { _ = w.batch.SyncWait(); _ = w.batch.Close() }()
+		return nil
+	}
+	if err := w.batch.SyncWait(); err != nil {`
 
 const leak = `	started := time.Now()
 	request := make([]byte, 1<<20)
