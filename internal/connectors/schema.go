@@ -51,7 +51,7 @@ func CompileSchema(raw []byte) (*Schema, error) {
 	if err != nil {
 		return nil, fmt.Errorf("compile schema: %w", err)
 	}
-	sh := &shape{library: compiled}
+	sh := &shape{compiled: compiled}
 	if !dynamic(doc) {
 		sh = shapeOf(compiled)
 	}

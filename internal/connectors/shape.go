@@ -16,7 +16,7 @@ import (
 // the few keywords here cannot tell, and all of a document that does not fit. So a
 // shape may say no too often, never yes.
 type shape struct {
-	library *jsonschema.Schema // not nil: it alone can tell
+	compiled *jsonschema.Schema // not nil: it alone can tell
 
 	never bool  // the schema false
 	types types // 0: any
@@ -73,7 +73,7 @@ var understood = map[string]bool{
 func shapeOf(s *jsonschema.Schema) *shape {
 	texts, ok := textsOf(s.Enum)
 	if !ok || !plainly(s) {
-		return &shape{library: s}
+		return &shape{compiled: s}
 	}
 	sh := &shape{
 		never: s.Bool != nil && !*s.Bool, texts: texts, other: s.Enum != nil,
@@ -142,9 +142,9 @@ func (sh *shape) fits(raw []byte) bool {
 	if sh == nil {
 		return true
 	}
-	if sh.library != nil {
+	if sh.compiled != nil {
 		doc, err := tree(raw)
-		return err == nil && sh.library.Validate(doc) == nil
+		return err == nil && sh.compiled.Validate(doc) == nil
 	}
 	of := typeOf(raw)
 	if sh.never || sh.types != 0 && sh.types&of == 0 || sh.other && of != typeText {

@@ -69,8 +69,8 @@ func TestShapes(t *testing.T) {
 		require.Equal(t, fits, s.shape.fits([]byte(strings.TrimSpace(doc))), doc)
 		require.Equal(t, fits, s.Validate([]byte(doc)) == nil, doc)
 	}
-	require.Nil(t, s.shape.library)
-	require.NotNil(t, s.shape.members["p"].shape.library, "a pattern")
+	require.Nil(t, s.shape.compiled)
+	require.NotNil(t, s.shape.members["p"].shape.compiled, "a pattern")
 	require.NoError(t, s.Validate([]byte(`{"a":"ab","b":1.0}`)), "an integer, which the library knows")
 	require.False(t, s.shape.fits([]byte(`{"a":"ab","b":1.0}`)))
 }
@@ -84,7 +84,7 @@ func TestDynamicSchemasAreTheLibrarys(t *testing.T) {
 	} {
 		s, err := CompileSchema([]byte(schema))
 		require.NoError(t, err)
-		require.NotNil(t, s.shape.library, schema)
+		require.NotNil(t, s.shape.compiled, schema)
 	}
 }
 
